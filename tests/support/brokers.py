@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from leadline.api.authorization import OWN_REQUEST
 from leadline.api.context import ClientConnection, Context, Services
 from leadline.api.fast.produce_templates import ProduceTemplates
 from leadline.api.fetch_sessions import Sessions
@@ -141,7 +142,7 @@ class Node:
         return bytearray(joined([reply] if isinstance(reply, bytes) else reply))[4:]
 
     def context(self, version: int) -> Context:
-        return Context(self.services, version, None, ClientConnection("localhost", "PLAINTEXT"))
+        return Context(self.services, version, None, ClientConnection("localhost", "PLAINTEXT"), OWN_REQUEST)
 
     def _connect(self, leader: BrokerId) -> LeaderClient:
         other = self.brokers.nodes.get(leader)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
 
 from leadline.api.acls import create_acls, delete_acls, describe_acls
-from leadline.api.authorization import check_complete
+from leadline.api.authorization import AUTHORIZATION, Authorization, check_complete
 from leadline.api.configs import alter_configs, describe_configs, incremental_alter_configs
 from leadline.api.context import ClientConnection, Context, Services
 from leadline.api.delegation_tokens import (
@@ -42,6 +42,9 @@ from leadline.api.inter_broker import (
     among_brokers,
     controlled_shutdown,
     leader_and_isr,
+    refused_leader_and_isr,
+    refused_stop_replica,
+    refused_with,
     stop_replica,
     update_metadata,
 )
@@ -89,6 +92,7 @@ class Entry(NamedTuple):
     versions: range  # as advertised
     serve: Serve  # decodes the request and calls its handler
     fast: FastPath | None  # tried first
+    authorization: Authorization  # the rights that it needs, and how it is refused
     pipelined: bool  # the next request of the connection is served while the response to this one is awaited
 
 
@@ -108,7 +112,8 @@ def _served_by(
 ) -> Entry:
     assert request.API_KEY is not None
     versions = range(oldest, request.VERSIONS[-1] + 1)
-    return Entry(request.API_KEY, request.__name__.removesuffix("Request"), versions, serve, fast, pipelined)
+    name, authorization = request.__name__.removesuffix("Request"), AUTHORIZATION[request.API_KEY]
+    return Entry(request.API_KEY, name, versions, serve, fast, authorization, pipelined)
 
 
 def api_versions(request: ApiVersionsRequest, ctx: Context) -> ApiVersionsResponse:
@@ -147,10 +152,15 @@ TABLE = by_key(
     _entry(messages.MetadataRequest, metadata),
     _served_by(messages.OffsetCommitRequest, serve_offset_commit, commit_by_template),
     _entry(messages.OffsetFetchRequest, offset_fetch),
-    _entry(messages.LeaderAndIsrRequest, among_brokers(leader_and_isr, messages.LeaderAndIsrResponse)),
-    _entry(messages.StopReplicaRequest, among_brokers(stop_replica, messages.StopReplicaResponse)),
-    _entry(messages.UpdateMetadataRequest, among_brokers(update_metadata, messages.UpdateMetadataResponse)),
-    _entry(messages.ControlledShutdownRequest, among_brokers(controlled_shutdown, messages.ControlledShutdownResponse)),
+    _entry(messages.LeaderAndIsrRequest, among_brokers(leader_and_isr, refused_leader_and_isr)),
+    _entry(messages.StopReplicaRequest, among_brokers(stop_replica, refused_stop_replica)),
+    _entry(
+        messages.UpdateMetadataRequest, among_brokers(update_metadata, refused_with(messages.UpdateMetadataResponse))
+    ),
+    _entry(
+        messages.ControlledShutdownRequest,
+        among_brokers(controlled_shutdown, refused_with(messages.ControlledShutdownResponse)),
+    ),
     _entry(messages.FindCoordinatorRequest, find_coordinator),
     _entry(messages.JoinGroupRequest, join_group),
     _entry(messages.HeartbeatRequest, heartbeat),
@@ -193,10 +203,12 @@ TABLE = by_key(
     _entry(messages.ListTransactionsRequest, list_transactions),
     _entry(messages.AlterPartitionReassignmentsRequest, alter_partition_reassignments),
     _entry(messages.ListPartitionReassignmentsRequest, list_partition_reassignments),
-    _entry(messages.AlterPartitionRequest, among_brokers(alter_partition, messages.AlterPartitionResponse)),
+    _entry(
+        messages.AlterPartitionRequest, among_brokers(alter_partition, refused_with(messages.AlterPartitionResponse))
+    ),
     _entry(
         messages.AllocateProducerIdsRequest,
-        among_brokers(allocate_producer_ids, messages.AllocateProducerIdsResponse),
+        among_brokers(allocate_producer_ids, refused_with(messages.AllocateProducerIdsResponse)),
     ),
     _entry(messages.UpdateFeaturesRequest, update_features),
     _entry(messages.EnvelopeRequest, envelope),

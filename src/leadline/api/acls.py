@@ -1,10 +1,27 @@
-"""The requests for ACLs. This broker has no authorizer, and rejects them as Kafka without one does."""
+"""DescribeAcls, CreateAcls and DeleteAcls: the ACLs of the authorizer.
 
-from collections.abc import Iterable
+Without an authorizer they are rejected, as Kafka does it. Kafka cannot parse a request with an UNKNOWN element, and
+closes the connection; the same goes for version 0 with pattern types, which it does not have.
+"""
+
+from collections.abc import Sequence
 from typing import Protocol
 
 from leadline.api.context import Context
-from leadline.errors import InvalidRequest, SecurityDisabled
+from leadline.errors import InvalidRequest, SecurityDisabled, WireError
+from leadline.security.acl_store import AclStore, Deletion
+from leadline.security.acls import (
+    AccessControlEntry,
+    AccessControlEntryFilter,
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourcePattern,
+    ResourcePatternFilter,
+    ResourceType,
+)
 from leadline.wire.messages import (
     CreateAclsRequest,
     CreateAclsResponse,
@@ -15,49 +32,140 @@ from leadline.wire.messages import (
 )
 
 UNKNOWN = 0  # of resource types, pattern types, operations and permissions alike
+PATTERNS_FROM = 1
 NOT_CONFIGURED = "No Authorizer is configured."
+
+_Described = DescribeAclsResponse.DescribeAclsResource
+_Created = CreateAclsResponse.AclCreationResult
+_Filtered = DeleteAclsResponse.DeleteAclsFilterResult
+_Matching = DeleteAclsResponse.DeleteAclsMatchingAcl
 
 
 class AclFilter(Protocol):
     """The fields that DescribeAcls and each filter of DeleteAcls have."""
 
     resource_type_filter: int
+    resource_name_filter: str | None
     pattern_type_filter: int
+    principal_filter: str | None
+    host_filter: str | None
     operation: int
     permission_type: int
 
 
 def describe_acls(request: DescribeAclsRequest, ctx: Context) -> DescribeAclsResponse:
     """DescribeAcls, v0-3.  v1 pattern types · v2 flexible · v3 the resource type USER."""
-    _check_filters([request])
-    return DescribeAclsResponse(
-        error_code=SecurityDisabled.code, error_message="No Authorizer is configured on the broker"
+    binding_filter = _filter(request, ctx.version)
+    if (refusal := ctx.refused("cluster")) is not None:
+        return DescribeAclsResponse(error_code=refusal.code, error_message=str(refusal))
+    if ctx.services.acls is None:
+        message = "No Authorizer is configured on the broker"
+        return DescribeAclsResponse(error_code=SecurityDisabled.code, error_message=message)
+    resources: dict[ResourcePattern, _Described] = {}
+    for pattern, entry in ctx.services.acls.authorizer.bindings(binding_filter):
+        resource = resources.setdefault(
+            pattern,
+            _Described(
+                resource_type=pattern.resource_type, resource_name=pattern.name, pattern_type=pattern.pattern_type
+            ),
+        )
+        resource.acls.append(
+            DescribeAclsResponse.AclDescription(
+                principal=entry.principal,
+                host=entry.host,
+                operation=entry.operation,
+                permission_type=entry.permission,
+            )
+        )
+    return DescribeAclsResponse(error_message=None, resources=list(resources.values()))
+
+
+async def create_acls(request: CreateAclsRequest, ctx: Context) -> CreateAclsResponse:
+    """CreateAcls, v0-3. Those of one pattern are created together, or none of them."""
+    bindings = [_binding(creation, ctx.version) for creation in request.creations]
+    acls = _store(ctx)
+    if isinstance(acls, WireError):
+        return CreateAclsResponse(results=[_created(acls)] * len(bindings))
+    return CreateAclsResponse(results=[_created(error) for error in await acls.create(bindings)])
+
+
+async def delete_acls(request: DeleteAclsRequest, ctx: Context) -> DeleteAclsResponse:
+    """DeleteAcls, v0-3. An ACL that several filters match is reported by the first of them."""
+    filters = [_filter(acl_filter, ctx.version) for acl_filter in request.filters]
+    acls = _store(ctx)
+    if isinstance(acls, WireError):
+        result = _Filtered(error_code=acls.code, error_message=str(acls))
+        return DeleteAclsResponse(filter_results=[result] * len(filters))
+    return DeleteAclsResponse(filter_results=[_filtered(deletions) for deletions in await acls.delete(filters)])
+
+
+def _store(ctx: Context) -> AclStore | WireError:
+    """Where the client may change ACLs; or why it may not."""
+    refusal = ctx.refused("cluster")
+    return refusal or ctx.services.acls or SecurityDisabled(NOT_CONFIGURED)
+
+
+def _created(error: WireError | None) -> _Created:
+    if error is None:
+        return _Created(error_message=None)
+    return _Created(error_code=error.code, error_message=str(error))
+
+
+def _filtered(deletions: Sequence[Deletion]) -> _Filtered:
+    return _Filtered(error_message=None, matching_acls=[_matching(*deletion) for deletion in deletions])
+
+
+def _matching(binding: AclBinding, error: WireError | None) -> _Matching:
+    pattern, entry = binding
+    return _Matching(
+        error_code=0 if error is None else error.code,
+        error_message=None if error is None else str(error),
+        resource_type=pattern.resource_type,
+        resource_name=pattern.name,
+        pattern_type=pattern.pattern_type,
+        principal=entry.principal,
+        host=entry.host,
+        operation=entry.operation,
+        permission_type=entry.permission,
     )
 
 
-def create_acls(request: CreateAclsRequest, ctx: Context) -> CreateAclsResponse:
-    """CreateAcls, v0-3."""
-    for creation in request.creations:
-        pattern = creation.resource_type, creation.resource_pattern_type
-        _check((*pattern, creation.operation, creation.permission_type))
-    result = CreateAclsResponse.AclCreationResult(error_code=SecurityDisabled.code, error_message=NOT_CONFIGURED)
-    return CreateAclsResponse(results=[result] * len(request.creations))
+def _filter(acl_filter: AclFilter, version: int) -> AclBindingFilter:
+    pattern_type = acl_filter.pattern_type_filter
+    if version < PATTERNS_FROM and pattern_type == PatternType.ANY:
+        pattern_type = PatternType.LITERAL
+    _check((acl_filter.resource_type_filter, acl_filter.operation, acl_filter.permission_type), pattern_type, version)
+    return AclBindingFilter(
+        ResourcePatternFilter(
+            ResourceType(acl_filter.resource_type_filter), acl_filter.resource_name_filter, PatternType(pattern_type)
+        ),
+        AccessControlEntryFilter(
+            acl_filter.principal_filter,
+            acl_filter.host_filter,
+            AclOperation(acl_filter.operation),
+            AclPermission(acl_filter.permission_type),
+        ),
+    )
 
 
-def delete_acls(request: DeleteAclsRequest, ctx: Context) -> DeleteAclsResponse:
-    """DeleteAcls, v0-3."""
-    _check_filters(request.filters)
-    result = DeleteAclsResponse.DeleteAclsFilterResult(error_code=SecurityDisabled.code, error_message=NOT_CONFIGURED)
-    return DeleteAclsResponse(filter_results=[result] * len(request.filters))
+def _binding(creation: CreateAclsRequest.AclCreation, version: int) -> AclBinding:
+    codes = creation.resource_type, creation.operation, creation.permission_type
+    _check(codes, creation.resource_pattern_type, version)
+    return AclBinding(
+        ResourcePattern(
+            ResourceType(creation.resource_type), creation.resource_name, PatternType(creation.resource_pattern_type)
+        ),
+        AccessControlEntry(
+            creation.principal,
+            creation.host,
+            AclOperation(creation.operation),
+            AclPermission(creation.permission_type),
+        ),
+    )
 
 
-def _check_filters(filters: Iterable[AclFilter]) -> None:
-    for acl_filter in filters:
-        pattern = acl_filter.resource_type_filter, acl_filter.pattern_type_filter
-        _check((*pattern, acl_filter.operation, acl_filter.permission_type))
-
-
-def _check(codes: tuple[int, ...]) -> None:
-    """Kafka cannot parse a request with an UNKNOWN element, and closes the connection."""
-    if UNKNOWN in codes:
+def _check(codes: tuple[int, ...], pattern_type: int, version: int) -> None:
+    if UNKNOWN in (*codes, pattern_type):
         raise InvalidRequest("an ACL or a filter of ACLs has an element of the type UNKNOWN (0)")
+    if version < PATTERNS_FROM and pattern_type != PatternType.LITERAL:
+        raise InvalidRequest("version 0 has literal patterns only")

@@ -55,6 +55,10 @@ class Requirement(NamedTuple):
         """Access is requested; otherwise the decision only shapes the response."""
         return self.refusal in (ShownRefusal.RESPONSE, ShownRefusal.PART)
 
+    def refusal_error(self) -> WireError | None:
+        """None if what is not allowed is left out silently."""
+        return None if self.error is None else self.error(self.message or MESSAGES[self.error])
+
 
 class Authorization(NamedTuple):
     """Of one request."""
@@ -74,19 +78,29 @@ class Authorization(NamedTuple):
 Permissions = ClientPermissions | None  # None: there is no authorizer, and everything is allowed
 
 
-def permits(permissions: Permissions, requirement: Requirement, name: str | None = CLUSTER_NAME) -> bool:
+class RightDecision(NamedTuple):
+    allowed: bool
+    right: Right  # the one that allows it; the last one, if none does
+
+
+def decide(permissions: ClientPermissions, requirement: Requirement, name: str | None) -> RightDecision:
     """Whether a client meets it for the resource of this name. A resource without a name is never allowed."""
-    if permissions is None:
-        return True
-    for operation, resource_type, anywhere in requirement.any_of:
-        if anywhere:
-            if permissions.allows_any(operation, resource_type):
-                return True
-        else:
-            resource = CLUSTER_NAME if resource_type is ResourceType.CLUSTER else name
-            if resource is not None and permissions.allows(operation, resource_type, resource):
-                return True
-    return False
+    for right in requirement.any_of:
+        if _allows(permissions, right, name):
+            return RightDecision(True, right)
+    return RightDecision(False, requirement.any_of[-1])
+
+
+def _allows(permissions: ClientPermissions, right: Right, name: str | None) -> bool:
+    operation, resource_type, anywhere = right
+    if anywhere:
+        return permissions.allows_any(operation, resource_type)
+    resource = CLUSTER_NAME if resource_type is ResourceType.CLUSTER else name
+    return resource is not None and permissions.allows(operation, resource_type, resource)
+
+
+def permits(permissions: Permissions, requirement: Requirement, name: str | None = CLUSTER_NAME) -> bool:
+    return permissions is None or decide(permissions, requirement, name).allowed
 
 
 def permitted(permissions: Permissions, requirement: Requirement, names: Iterable[str]) -> set[str]:
@@ -96,9 +110,7 @@ def permitted(permissions: Permissions, requirement: Requirement, names: Iterabl
 
 def refused(permissions: Permissions, requirement: Requirement, name: str | None = CLUSTER_NAME) -> WireError | None:
     """The error to answer with; None if it is met, or if what is not allowed is left out silently."""
-    if requirement.error is None or permits(permissions, requirement, name):
-        return None
-    return requirement.error(requirement.message or MESSAGES[requirement.error])
+    return None if permits(permissions, requirement, name) else requirement.refusal_error()
 
 
 def check_complete(keys: Iterable[int]) -> None:
@@ -193,6 +205,8 @@ _LOGIN = "it is part of a login, or comes before one"
 _NEWER_GROUPS = "it is refused with UNSUPPORTED_VERSION before anything is looked at"
 _TOKEN_HOLDER = "whether the client is the owner or a renewer decides"
 
+OWN_REQUEST = Authorization("a request of this broker to itself", (), "nobody else could have sent it")
+
 AUTHORIZATION: Mapping[int, Authorization] = {
     0: Authorization(
         "Produce",
@@ -262,8 +276,9 @@ AUTHORIZATION: Mapping[int, Authorization] = {
             _WRITE_TRANSACTIONAL_ID,
             _whole(
                 "no transactional id",
-                Right(AclOperation.WRITE, ResourceType.TOPIC, anywhere=True),
                 _cluster(AclOperation.IDEMPOTENT_WRITE),
+                Right(AclOperation.WRITE, ResourceType.TOPIC, anywhere=True),
+                error=ClusterAuthorizationFailed,
             ),
         ),
     ),
@@ -291,7 +306,13 @@ AUTHORIZATION: Mapping[int, Authorization] = {
     29: _on_cluster("DescribeAcls", AclOperation.DESCRIBE),
     30: _on_cluster("CreateAcls", AclOperation.ALTER),
     31: _on_cluster("DeleteAcls", AclOperation.ALTER),
-    32: _of_configs("DescribeConfigs", AclOperation.DESCRIBE_CONFIGS),
+    32: Authorization(
+        "DescribeConfigs",
+        (
+            *_of_configs("DescribeConfigs", AclOperation.DESCRIBE_CONFIGS).requirements,
+            _need("groups", _group(AclOperation.DESCRIBE)),  # Kafka 3.8 has no settings of groups
+        ),
+    ),
     33: _of_configs("AlterConfigs", AclOperation.ALTER_CONFIGS),
     34: _on_cluster("AlterReplicaLogDirs", AclOperation.ALTER),
     35: _on_cluster("DescribeLogDirs", AclOperation.DESCRIBE),

@@ -29,9 +29,12 @@ from leadline.wire.messages import (
     IncrementalAlterConfigsResponse,
 )
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
 GROUP = 32  # of Kafka 3.9
 REBALANCES = "leadline.rebalances"
+
+# Of a request, for the table of authorization.
+PARTS = {TOPIC: "topics", BROKER: "brokers", BROKER_LOGGER: "brokers", CLIENT_METRICS: "brokers", GROUP: "groups"}
 ALL_BROKERS = ""
 
 _Result = DescribeConfigsResponse.DescribeConfigsResult
@@ -41,6 +44,12 @@ _Entry = DescribeConfigsResponse.DescribeConfigsResourceResult
 class Resource(NamedTuple):
     type: int
     name: str
+
+    def check_access(self, ctx: Context) -> None:
+        """Raises the refusal if the client may not."""
+        part = PARTS.get(self.type)
+        if part is not None and (refusal := ctx.refused(part, self.name)) is not None:
+            raise refusal
 
 
 async def describe_configs(request: DescribeConfigsRequest, ctx: Context) -> DescribeConfigsResponse:
@@ -72,6 +81,7 @@ async def describe_configs(request: DescribeConfigsRequest, ctx: Context) -> Des
 
 
 async def _describe(resource: Resource, names: list[str] | None, ctx: Context) -> list[ConfigEntry]:
+    resource.check_access(ctx)
     layers = ctx.services.layers()
     if resource.type == TOPIC:
         check_name(resource.name)
@@ -204,6 +214,7 @@ async def _alter(resource: Resource, edit: ConfigEdit, ctx: Context) -> tuple[in
 
 async def _alter_topic(resource: Resource, edit: ConfigEdit, ctx: Context) -> None:
     changes = edit.changes()
+    resource.check_access(ctx)
     if not resource.name:
         raise InvalidRequest("Default topic resources are not allowed.")
 
@@ -231,7 +242,7 @@ async def _alter_broker(resource: Resource, edit: ConfigEdit, ctx: Context) -> N
             layers = replace(layers, dynamic_default={}) if for_all else replace(layers, dynamic_broker={})
         return altered_broker(layers, changes, for_all=for_all)[0]
 
-    if edit.only_check:
-        altered()
-    else:
+    altered()  # raises what is wrong with it; as in Kafka, to anybody
+    resource.check_access(ctx)
+    if not edit.only_check:
         await ctx.services.cluster.alter_broker_config(altered, of_all=for_all)

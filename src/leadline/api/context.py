@@ -1,8 +1,13 @@
-"""The context of a request: the parts of the broker, and the connection that the request came through."""
+"""The context of a request: the parts of the broker, its connection, and what its client may do."""
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from leadline.api.authorization import Authorization, Requirement, Right, decide
+from leadline.api.authorized_operations import ALL_OPERATIONS
+from leadline.api.fast.grants import Grants
 from leadline.api.fast.produce_templates import ProduceTemplates
 from leadline.api.fetch_sessions import Sessions
 from leadline.cluster.dynamic_configs import DynamicConfigs
@@ -18,9 +23,15 @@ from leadline.coordinator.group_coordinator import GroupCoordinator
 from leadline.coordinator.marker_writer import MarkerWriter
 from leadline.coordinator.offset_coordinator import OffsetCoordinator
 from leadline.coordinator.transaction_coordinator import TransactionCoordinator
+from leadline.errors import WireError
 from leadline.log.log_dirs import LogDirs
 from leadline.replication.replicas import Replicas
 from leadline.runtime.ports import Time
+from leadline.security.acl_store import AclStore
+from leadline.security.acls import CLUSTER_NAME, PatternType, ResourceType
+from leadline.security.audit import AuditLog, AuditRecord
+from leadline.security.authorizer import Authorizer, ClientPermissions
+from leadline.security.hosts import host_address
 from leadline.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
@@ -49,6 +60,8 @@ class Services:
     produce_templates: ProduceTemplates
     is_alone: bool  # a single node, without a cluster
     peer_monitor: PeerMonitor | None = None  # None: a single node
+    acls: AclStore | None = None  # None: there is no authorizer, and all requests are allowed
+    audit: AuditLog = field(default_factory=AuditLog)
 
     @property
     def config(self) -> BrokerConfig:
@@ -59,21 +72,122 @@ class Services:
         return self.settings.layers(self.configs.default, self.configs.broker)
 
 
-@dataclass(slots=True)
 class ClientConnection:
-    """A connection as handlers see it. Fast paths keep state here that the next request may repeat."""
+    """A connection as handlers see it. Fast paths keep state here that the next request may repeat.
 
-    host: str
-    listener: str
-    principal: Principal = ANONYMOUS
-    last_commit: "OffsetCommitOutline | OffsetCommitRequestTemplate | None" = None
-    follower_fetch: "FollowerFetch | None" = None
+    Who has logged in as somebody else has nothing of what was kept before.
+    """
+
+    __slots__ = ("_permissions", "_principal", "follower_fetch", "grants", "host", "last_commit", "listener")
+
+    last_commit: "OffsetCommitOutline | OffsetCommitRequestTemplate | None"
+    follower_fetch: "FollowerFetch | None"
+
+    def __init__(self, host: str, listener: str, principal: Principal = ANONYMOUS) -> None:
+        self.host, self.listener = host, listener
+        self.principal = principal
+
+    @property
+    def principal(self) -> Principal:
+        return self._principal
+
+    @principal.setter
+    def principal(self, principal: Principal) -> None:
+        self._principal = principal
+        self._permissions: ClientPermissions | None = None
+        self.grants = Grants()
+        self.last_commit = self.follower_fetch = None
+
+    def permissions(self, authorizer: Authorizer) -> ClientPermissions:
+        if self._permissions is None:
+            self._permissions = authorizer.client(self._principal, host_address(self.host))
+        return self._permissions
+
+
+class _AllNames:
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+ALL_NAMES: Container[str] = _AllNames()
+NO_RESOURCE = "NONE"  # in the audit log, for a right on any resource of a type
 
 
 class Context(NamedTuple):
-    """The arguments of a handler beside the request itself."""
+    """The arguments of a handler beside the request itself.
+
+    `permits`, `permitted` and `refused` take a part of the request, as the table of authorization names it. The audit
+    log gets each decision. Without an authorizer, everything is allowed.
+    """
 
     services: Services
     version: int
     client_id: str | None
     client: ClientConnection
+    authorization: Authorization  # the row of the request
+
+    def permits(self, part: str, name: str | None = CLUSTER_NAME, references: int = 1) -> bool:
+        """Whether the client may do what this part needs, to a resource that the request names so many times."""
+        return self.services.acls is None or self._decide(part, name, references, self.services.acls.authorizer)
+
+    def permitted(self, part: str, names: Iterable[str]) -> Container[str]:
+        """Those of the names for which the client may."""
+        acls = self.services.acls
+        if acls is None:
+            return ALL_NAMES
+        return {name for name, count in Counter(names).items() if self._decide(part, name, count, acls.authorizer)}
+
+    def refused(self, part: str, name: str | None = CLUSTER_NAME) -> WireError | None:
+        """The error to answer with; None if the client may."""
+        return None if self.permits(part, name) else self.authorization.of(part, self.version).refusal_error()
+
+    def authorized_operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """A bit for each operation that the client may perform on a resource."""
+        if self.services.acls is None:
+            return ALL_OPERATIONS[resource_type]
+        permissions = self.client.permissions(self.services.acls.authorizer)
+        return permissions.authorized_operations(resource_type, name)
+
+    def note_write(self, topic: str) -> None:
+        """The client was allowed to write the topic: fast paths need not decide it again until an ACL changes.
+
+        If the audit log has a line for each decision, each one has to be made.
+        """
+        if self.services.acls is not None and not self.services.audit.is_logged(allowed=True):
+            self.client.grants.note_write(topic, self.services.acls.authorizer.version)
+
+    def note_broker(self) -> None:
+        """The same for ClusterAction."""
+        if self.services.acls is not None and not self.services.audit.is_logged(allowed=True):
+            self.client.grants.note_broker(self.services.acls.authorizer.version)
+
+    def _decide(self, part: str, name: str | None, references: int, authorizer: Authorizer) -> bool:
+        permissions, requirement = self.client.permissions(authorizer), self.authorization.of(part, self.version)
+        allowed, right = decide(permissions, requirement, name)
+        if name is not None and self.services.audit.is_logged(allowed, requirement.is_audited):
+            self._log(permissions, allowed, right, name, references, requirement)
+        return allowed
+
+    def _log(
+        self,
+        permissions: ClientPermissions,
+        allowed: bool,
+        right: Right,
+        name: str,
+        references: int,
+        requirement: Requirement,
+    ) -> None:
+        resource = CLUSTER_NAME if right.resource_type is ResourceType.CLUSTER else name
+        record = AuditRecord(
+            permissions.principal, allowed, right.operation, permissions.host, right.resource_type,
+            resource, self.authorization.name, references,
+        )  # fmt: skip
+        if right.anywhere:
+            record = record._replace(name=NO_RESOURCE, references=0, pattern_type=PatternType.UNKNOWN)
+        audit = self.services.audit
+        if not requirement.is_audited:
+            audit.filtered(record)
+        elif allowed:
+            audit.allowed(record)
+        else:
+            audit.denied(record, self.services.clock.now_ms())

@@ -20,19 +20,33 @@ def describe_producers(request: DescribeProducersRequest, ctx: Context) -> Descr
         topics=[
             DescribeProducersResponse.TopicResponse(
                 name=topic.name,
-                partitions=[_describe(TopicPartition(topic.name, n), replicas) for n in topic.partition_indexes],
+                partitions=_describe_topic(topic, replicas, ctx),
             )
             for topic in request.topics
         ]
     )
 
 
+def _describe_topic(topic: DescribeProducersRequest.TopicRequest, replicas: Replicas, ctx: Context) -> list[_Partition]:
+    """That the name is valid is checked first, as in Kafka."""
+    try:
+        check_name(topic.name)
+        if (refusal := ctx.refused("topics", topic.name)) is not None:
+            raise refusal
+    except WireError as error:
+        return [_failed(number, error) for number in topic.partition_indexes]
+    return [_describe(TopicPartition(topic.name, number), replicas) for number in topic.partition_indexes]
+
+
+def _failed(partition: int, error: WireError) -> _Partition:
+    return _Partition(partition_index=partition, error_code=error.code, error_message=str(error))
+
+
 def _describe(tp: TopicPartition, replicas: Replicas) -> _Partition:
     try:
-        check_name(tp.topic)
         producers = replicas.leading(tp).log.producer_state
     except WireError as error:
-        return _Partition(partition_index=tp.partition, error_code=error.code, error_message=str(error))
+        return _failed(tp.partition, error)
     return _Partition(
         partition_index=tp.partition,
         error_code=NONE,

@@ -14,6 +14,8 @@ UNCLEAN_FROM = 1
 async def elect_leaders(request: ElectLeadersRequest, ctx: Context) -> ElectLeadersResponse:
     """ElectLeaders, v0-2.  v1 unclean elections. Null: all partitions, without those that need no election."""
     unclean = ctx.version >= UNCLEAN_FROM and request.election_type == UNCLEAN
+    if (refusal := ctx.refused("cluster")) is not None:
+        return _refused(request, refusal)
     partitions = _partitions(request, ctx.services.metadata)
     try:
         elections = await ctx.services.controller.do(lambda decisions: decisions.elect(partitions, unclean=unclean))
@@ -25,6 +27,24 @@ async def elect_leaders(request: ElectLeadersRequest, ctx: Context) -> ElectLead
             topic = results.setdefault(tp.topic, ElectLeadersResponse.ReplicaElectionResult(topic=tp.topic))
             topic.partition_result.append(await _result(tp, leader, request.timeout_ms, ctx.services.cluster))
     return ElectLeadersResponse(replica_election_results=list(results.values()))
+
+
+def _refused(request: ElectLeadersRequest, error: WireError) -> ElectLeadersResponse:
+    return ElectLeadersResponse(
+        error_code=error.code,
+        replica_election_results=[
+            ElectLeadersResponse.ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[
+                    ElectLeadersResponse.PartitionResult(
+                        partition_id=number, error_code=error.code, error_message=str(error)
+                    )
+                    for number in topic.partitions
+                ],
+            )
+            for topic in request.topic_partitions or ()
+        ],
+    )
 
 
 def _partitions(request: ElectLeadersRequest, metadata: MetadataCache) -> dict[TopicPartition, None]:

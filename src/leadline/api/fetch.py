@@ -5,20 +5,28 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from leadline.api.context import Context
+from leadline.api.fetch_access import FetchAccess
 from leadline.api.fetch_context import FetchContext, fetch_context
 from leadline.api.fetch_params import FetchParams
 from leadline.api.fetch_response import FetchedPair, by_topic, length_of, redirects, refused
 from leadline.api.fetch_sessions import Session, TopicIdPartition
 from leadline.api.metadata import endpoints
 from leadline.api.partition_reader import LEADERS_FROM, PartitionReader
-from leadline.errors import UnknownTopicId, UnknownTopicOrPartition, UnsupportedVersion, WireError
+from leadline.errors import (
+    TopicAuthorizationFailed,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+    UnsupportedVersion,
+    WireError,
+)
 from leadline.model import NONE
 from leadline.replication.watchers import Watcher
 from leadline.wire.messages import FetchRequest, FetchResponse
 
 OLDEST_VERSION = 4  # before it, records had another format
 
-_MISSING = {UnknownTopicId.code, UnknownTopicOrPartition.code}
+# Partitions that are not read at all. They do not complete a fetch early.
+_NOT_READ = {UnknownTopicId.code, UnknownTopicOrPartition.code, TopicAuthorizationFailed.code}
 
 
 def fetch(request: FetchRequest, ctx: Context) -> FetchResponse | Awaitable[FetchResponse]:
@@ -32,18 +40,23 @@ def fetch(request: FetchRequest, ctx: Context) -> FetchResponse | Awaitable[Fetc
         return _too_old(request)
     services = ctx.services
     params = FetchParams(request, ctx.version, services.config)
+    access, now_ms = FetchAccess(params.is_follower, ctx), services.clock.now_ms()
     try:
-        context = fetch_context(request, params, services.sessions, services.clock.now_ms())
+        context = fetch_context(request, params, access.is_broker, services.sessions, now_ms)
     except WireError as error:
         return FetchResponse(error_code=error.code, session_id=0)
-    job = Fetch(params, context, ctx)
+    if context.session is not None and services.acls is not None:
+        authorizer = services.acls.authorizer
+        context.session.authorize(ctx.client.permissions(authorizer), authorizer.version, now_ms)
+    job = Fetch(params, context, access, ctx)
     return job.try_once() or job.wait()
 
 
 def fetch_in_session(request: FetchRequest, ctx: Context, session: Session) -> "Fetch":
     """A fetch whose session has been resumed already."""
     params = FetchParams(request, ctx.version, ctx.services.config)
-    return Fetch(params, FetchContext(session.positions, session, False), ctx)
+    access = FetchAccess(params.is_follower, ctx)
+    return Fetch(params, FetchContext(session.positions, session, False), access, ctx)
 
 
 def _too_old(request: FetchRequest) -> FetchResponse:
@@ -63,11 +76,13 @@ class Fetch:
 
     _waited_for: "asyncio.Future[FetchResponse]"  # there once it has to wait
 
-    def __init__(self, params: FetchParams, context: FetchContext, ctx: Context) -> None:
+    def __init__(self, params: FetchParams, context: FetchContext, access: FetchAccess, ctx: Context) -> None:
         self._params, self._context, self._ctx = params, context, ctx
         services = ctx.services
         self._replicas, self._clock = services.replicas, services.clock
-        self._reader = PartitionReader(params, context.session, services.replicas, services.metadata, services.clock)
+        self._reader = PartitionReader(
+            params, context.session, access, services.replicas, services.metadata, services.clock
+        )
         self.fresh: dict[TopicIdPartition, None] = {}  # marked by its watchers, if it has no session
         self.waiting: Callable[[], None] | None = None  # set while it waits without a session
 
@@ -80,7 +95,7 @@ class Fetch:
         reader.unsettled.clear()
         for key, position in self._context.candidates():
             part = reader.read(key, position, left, min_one=size == 0)
-            if part.error_code in _MISSING:
+            if part.error_code in _NOT_READ:
                 missing.append((key, part))
                 is_urgent = is_urgent or params.is_follower  # it fetches again soon
                 continue

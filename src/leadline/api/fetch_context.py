@@ -57,8 +57,10 @@ class FetchContext:
         return has_news or self.is_full
 
 
-def fetch_context(request: FetchRequest, params: FetchParams, sessions: Sessions, now_ms: int) -> FetchContext:
-    """Opens, resumes or closes the session that the request names."""
+def fetch_context(
+    request: FetchRequest, params: FetchParams, is_broker: bool, sessions: Sessions, now_ms: int
+) -> FetchContext:
+    """Opens, resumes or closes the session that the request names. `is_broker`: it is a follower, and may be one."""
     named = named_positions(request)
     if request.session_epoch in (FULL_EPOCH, FINAL_EPOCH):
         if request.session_id:
@@ -66,17 +68,19 @@ def fetch_context(request: FetchRequest, params: FetchParams, sessions: Sessions
         session = None
         if request.session_epoch == FULL_EPOCH:
             session = sessions.open(named, params.by_id, now_ms)
-            _note(session, params, now_ms)
+            _note(session, params, is_broker, now_ms)
         return FetchContext(named, session, True)
     forgotten = forgotten_partitions(request)
     session = sessions.resume(request.session_id, request.session_epoch, named, forgotten, params.by_id, now_ms)
     if session is None:
         return FetchContext(named, None, True)
-    _note(session, params, now_ms)
+    _note(session, params, is_broker, now_ms)
     return FetchContext(session.positions, session, False)
 
 
-def _note(session: Session | None, params: FetchParams, now_ms: int) -> None:
+def _note(session: Session | None, params: FetchParams, is_broker: bool, now_ms: int) -> None:
+    """Only a follower that may be one counts as a contact with it, and as the owner of the session."""
     if session is not None:
-        session.replica = params.replica
-        session.seen(now_ms)
+        if is_broker or not params.is_follower:
+            session.replica = params.replica
+        session.seen(now_ms, is_contact=is_broker)

@@ -6,13 +6,23 @@ Pure: values in, values out.
 from collections.abc import Iterable
 
 from leadline.api.fetch_sessions import TopicIdPartition
-from leadline.errors import UnknownTopicId, UnknownTopicOrPartition, UnsupportedCompressionType, WireError
+from leadline.errors import (
+    TopicAuthorizationFailed,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+    UnsupportedCompressionType,
+    WireError,
+)
 from leadline.log.log import Log
 from leadline.wire.messages import FetchResponse
 from leadline.wire.primitives import id_of, piece_length
 
 _Partition = FetchResponse.PartitionData
 FetchedPair = tuple[TopicIdPartition, _Partition]  # a partition by its name or id, and what the response says of it
+
+
+# Kafka answers with these before it reads the partition, or instead of what it read.
+_WITHOUT_CONTEXT = (UnknownTopicId, UnknownTopicOrPartition, TopicAuthorizationFailed, UnsupportedCompressionType)
 
 
 def without_records(partition: int, log: Log) -> _Partition:
@@ -33,7 +43,7 @@ def refused(partition: int, code: int) -> _Partition:
 def failed(partition: int, error: WireError) -> _Partition:
     """As `refused`. Which fields are null depends on the error, as in Kafka."""
     part = refused(partition, error.code)
-    if not isinstance(error, UnknownTopicId | UnknownTopicOrPartition | UnsupportedCompressionType):
+    if not isinstance(error, _WITHOUT_CONTEXT):
         part.aborted_transactions = None
     if isinstance(error, UnsupportedCompressionType):
         part.records = None

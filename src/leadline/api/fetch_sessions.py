@@ -20,6 +20,7 @@ from leadline.model import Offset
 from leadline.replication.hosted_partition import HostedPartition
 from leadline.replication.partition import LastContact
 from leadline.replication.watchers import SessionWatcher, Watcher
+from leadline.security.authorizer import ClientPermissions
 from leadline.wire.fetch_position import FIRST_EPOCH, MAX_EPOCH, FetchPosition
 
 MIN_EVICTION_MS = 120_000  # a session that was used since then is not evicted for a new one
@@ -80,6 +81,8 @@ class Session:
     waiting: Callable[[], None] | None = None  # evaluates the fetch that waits
     last_contact: LastContact = field(default_factory=LastContact)  # when it fetched last
     all_read_ms: int = 0
+    authorized_client: ClientPermissions | None = None  # who fetched last, if there is an authorizer
+    acl_version: int = -1  # at that time
 
     def update(
         self, changed: Iterable[tuple[TopicIdPartition, FetchPosition]], forgotten: Iterable[TopicIdPartition]
@@ -97,9 +100,17 @@ class Session:
             if (watcher := self.watchers.pop(key, None)) is not None:
                 watcher.end()
 
-    def seen(self, now_ms: int) -> None:
-        """A fetch arrived."""
-        self.last_used_ms = self.last_contact.last_ms = now_ms
+    def authorize(self, client: ClientPermissions, version: int, now_ms: int) -> None:
+        """All partitions are looked at again if another client fetches, or the ACLs have changed."""
+        if self.authorized_client is not client or self.acl_version != version:
+            self.authorized_client, self.acl_version = client, version
+            self.read_all(now_ms)
+
+    def seen(self, now_ms: int, *, is_contact: bool) -> None:
+        """A fetch arrived. `is_contact`: it came from the follower."""
+        self.last_used_ms = now_ms
+        if is_contact:
+            self.last_contact.last_ms = now_ms
         if now_ms - self.all_read_ms > READ_ALL_MS:
             self.read_all(now_ms)
 

@@ -1,6 +1,6 @@
 """FindCoordinator: the broker that coordinates a group or a transactional id."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 
 from leadline.api.auto_create import auto_create
 from leadline.api.context import Context
@@ -14,6 +14,7 @@ from leadline.wire.messages import FindCoordinatorRequest, FindCoordinatorRespon
 MANY_KEYS_FROM = 4
 GROUP, TRANSACTION = 0, 1
 TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
+PARTS = {GROUP: "groups", TRANSACTION: "transactional ids"}  # of the request, for the table of authorization
 NO_ERROR = "NONE"  # Kafka's message for success
 NOWHERE = -1, Endpoint("", -1)
 
@@ -24,30 +25,46 @@ def find_coordinator(
     request: FindCoordinatorRequest, ctx: Context
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     """FindCoordinator, v0-5.  v1 groups and transactions · v4 many keys. The first request creates the topic."""
-    topic = TOPICS.get(request.key_type)
-    if topic is not None and topic not in ctx.services.metadata.topics:
-        return _after_creation(topic, request, ctx)
-    return _response(request, ctx)
+    topic, keys = TOPICS.get(request.key_type), _keys(request, ctx)
+    refused = _unauthorized(request.key_type, keys, ctx)
+    if topic is not None and topic not in ctx.services.metadata.topics and len(refused) < len(set(keys)):
+        return _after_creation(topic, request, ctx, refused)
+    return _response(request, ctx, refused)
 
 
-async def _after_creation(topic: str, request: FindCoordinatorRequest, ctx: Context) -> FindCoordinatorResponse:
+def _keys(request: FindCoordinatorRequest, ctx: Context) -> list[str]:
+    return request.coordinator_keys if ctx.version >= MANY_KEYS_FROM else [request.key]
+
+
+def _unauthorized(key_type: int, keys: list[str], ctx: Context) -> dict[str, WireError]:
+    """The keys that the client may not describe."""
+    part = PARTS.get(key_type)
+    if part is None:
+        return {}
+    return {key: error for key in keys if (error := ctx.refused(part, key)) is not None}
+
+
+async def _after_creation(
+    topic: str, request: FindCoordinatorRequest, ctx: Context, refused: dict[str, WireError]
+) -> FindCoordinatorResponse:
     try:
         await auto_create(topic, ctx)
     except TopicAlreadyExists:
         pass  # another request created it first
     except WireError as error:
-        return _response(request, ctx, CoordinatorNotAvailable(f"{topic} cannot be created: {error}"))
-    return _response(request, ctx)
+        failure = CoordinatorNotAvailable(f"{topic} cannot be created: {error}")
+        return _response(request, ctx, dict.fromkeys(_keys(request, ctx), failure) | refused)
+    return _response(request, ctx, refused)
 
 
 def _response(
-    request: FindCoordinatorRequest, ctx: Context, refusal: WireError | None = None
+    request: FindCoordinatorRequest, ctx: Context, refused: Mapping[str, WireError]
 ) -> FindCoordinatorResponse:
     if ctx.version >= MANY_KEYS_FROM:
         return FindCoordinatorResponse(
-            coordinators=[_find(request.key_type, key, ctx, refusal) for key in request.coordinator_keys]
+            coordinators=[_find(request.key_type, key, ctx, refused.get(key)) for key in request.coordinator_keys]
         )
-    coordinator = _find(request.key_type, request.key, ctx, refusal)
+    coordinator = _find(request.key_type, request.key, ctx, refused.get(request.key))
     return FindCoordinatorResponse(
         error_code=coordinator.error_code,
         error_message=coordinator.error_message or NO_ERROR,

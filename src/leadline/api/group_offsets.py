@@ -1,6 +1,6 @@
 """OffsetCommit, OffsetFetch, OffsetDelete and TxnOffsetCommit: the committed offsets of groups."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from typing import TypedDict, TypeVar
 
 from leadline.api.context import Context
@@ -13,6 +13,7 @@ from leadline.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     OffsetMetadataTooLarge,
+    TopicAuthorizationFailed,
     UnknownTopicOrPartition,
     WireError,
 )
@@ -50,8 +51,11 @@ R = TypeVar("R")
 
 def offset_commit(request: OffsetCommitRequest, ctx: Context) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     """OffsetCommit, v0-9.  v0 into the tree · v1 commit time · v2-4 retention · v6 leader epoch · v7 static members."""
+    if (refusal := ctx.refused("group", request.group_id)) is not None:
+        return committed(dict.fromkeys(_named_partitions(request), refusal.code))
+    permitted = ctx.permitted("topics", (topic.name for topic in request.topics))
     if ctx.version == 0:
-        return _commit_to_tree(request, ctx)
+        return _commit_to_tree(request, permitted, ctx)
     now_ms = ctx.services.clock.now_ms()
     expire_ms = None if request.retention_time_ms == DEFAULT else now_ms + request.retention_time_ms
     verdicts: ErrorCodes = {}
@@ -60,6 +64,9 @@ def offset_commit(request: OffsetCommitRequest, ctx: Context) -> OffsetCommitRes
         name, count = topic.name, ctx.services.metadata.partition_count(topic.name) or 0
         for partition in topic.partitions:
             tp = TopicPartition(name, partition.partition_index)
+            if name not in permitted:
+                verdicts[tp] = TopicAuthorizationFailed.code
+                continue
             if not 0 <= tp.partition < count:
                 verdicts[tp] = UnknownTopicOrPartition.code
                 continue
@@ -73,6 +80,14 @@ def offset_commit(request: OffsetCommitRequest, ctx: Context) -> OffsetCommitRes
     generation = request.generation_id_or_member_epoch
     member = ConsumerGroupMetadata(request.group_id, request.member_id, request.group_instance_id, generation)
     return _respond(ctx.services.offsets.commit(member, commits), verdicts, committed)
+
+
+def _named_partitions(request: OffsetCommitRequest | TxnOffsetCommitRequest) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic.name, partition.partition_index)
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
 
 
 def _respond(
@@ -98,14 +113,18 @@ def committed(verdicts: ErrorCodes) -> OffsetCommitResponse:
     )
 
 
-async def _commit_to_tree(request: OffsetCommitRequest, ctx: Context) -> OffsetCommitResponse:
+async def _commit_to_tree(
+    request: OffsetCommitRequest, permitted: Container[str], ctx: Context
+) -> OffsetCommitResponse:
     """The oldest clients keep their offsets in the tree, without a group coordinator."""
     max_bytes = ctx.services.config.offset_metadata_max_bytes
     verdicts: ErrorCodes = {}
     for topic in request.topics:
         for partition in topic.partitions:
             tp = TopicPartition(topic.name, partition.partition_index)
-            if not ctx.services.metadata.has_partition(tp):
+            if tp.topic not in permitted:
+                verdicts[tp] = TopicAuthorizationFailed.code
+            elif not ctx.services.metadata.has_partition(tp):
                 verdicts[tp] = UnknownTopicOrPartition.code
             elif is_longer(partition.committed_metadata or NO_METADATA, max_bytes):
                 verdicts[tp] = OffsetMetadataTooLarge.code
@@ -124,10 +143,13 @@ async def _into_tree(group_id: str, tp: TopicPartition, offset: Offset, ctx: Con
 
 async def _fetch_from_tree(request: OffsetFetchRequest, ctx: Context) -> OffsetFetchResponse:
     fetched: dict[TopicPartition, FetchedOffset] = {}
-    for topic in request.topics or ():
-        for number in topic.partition_indexes:
-            tp = TopicPartition(topic.name, number)
+    refusal, topics = ctx.refused("groups", request.group_id), request.topics or []
+    permitted = ctx.permitted("topics", (topic.name for topic in topics)) if refusal is None else ()
+    for tp in _partitions(topics):
+        if tp.topic in permitted:
             fetched[tp] = await _in_tree(request.group_id, tp, ctx)
+        else:
+            fetched[tp] = FetchedOffset(None, TopicAuthorizationFailed.code if refusal is None else refusal.code)
     return OffsetFetchResponse(topics=_fetched_topics(fetched))
 
 
@@ -151,12 +173,31 @@ def offset_fetch(request: OffsetFetchRequest, ctx: Context) -> OffsetFetchRespon
         return OffsetFetchResponse(
             groups=[_fetch_group(group, request.require_stable, ctx) for group in request.groups]
         )
-    partitions = None if request.topics is None else _partitions(request.topics)
     try:
-        fetched = ctx.services.offsets.fetch(request.group_id, partitions, require_stable=request.require_stable)
+        fetched = _fetch_permitted(request.group_id, request.topics, request.require_stable, ctx)
         return OffsetFetchResponse(topics=_fetched_topics(fetched))
     except WireError as error:
         return OffsetFetchResponse(error_code=error.code)
+
+
+def _fetch_permitted(
+    group_id: str, topics: Sequence[_RequestedTopic] | None, require_stable: bool, ctx: Context
+) -> Mapping[TopicPartition, FetchedOffset]:
+    """Of topics that the client may not describe: an error if the request names them, otherwise nothing."""
+    if (refusal := ctx.refused("groups", group_id)) is not None:
+        raise refusal
+    if topics is None:
+        fetched = ctx.services.offsets.fetch(group_id, None, require_stable=require_stable)
+        described = ctx.permitted("all topics", by_topic(fetched))
+        return {tp: offset for tp, offset in fetched.items() if tp.topic in described}
+    permitted = ctx.permitted("topics", (topic.name for topic in topics))
+    partitions = _partitions(topics)
+    named = [tp for tp in partitions if tp.topic in permitted]
+    refused = FetchedOffset(None, TopicAuthorizationFailed.code)
+    return {
+        **ctx.services.offsets.fetch(group_id, named, require_stable=require_stable),
+        **{tp: refused for tp in partitions if tp.topic not in permitted},
+    }
 
 
 def _partitions(topics: Iterable[_RequestedTopic]) -> list[TopicPartition]:
@@ -164,9 +205,8 @@ def _partitions(topics: Iterable[_RequestedTopic]) -> list[TopicPartition]:
 
 
 def _fetch_group(group: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool, ctx: Context) -> _Group:
-    partitions = None if group.topics is None else _partitions(group.topics)
     try:
-        fetched = ctx.services.offsets.fetch(group.group_id, partitions, require_stable=require_stable)
+        fetched = _fetch_permitted(group.group_id, group.topics, require_stable, ctx)
     except WireError as error:
         return _Group(group_id=group.group_id, error_code=error.code)
     topics = [
@@ -211,8 +251,13 @@ async def offset_delete(request: OffsetDeleteRequest, ctx: Context) -> OffsetDel
         for topic in request.topics
         for partition in topic.partitions
     ]
-    existing = [tp for tp in requested if ctx.services.metadata.has_partition(tp)]
-    verdicts = dict.fromkeys(requested, UnknownTopicOrPartition.code)
+    if (refusal := ctx.refused("group", request.group_id)) is not None:
+        return OffsetDeleteResponse(error_code=refusal.code)
+    permitted = ctx.permitted("topics", (topic.name for topic in request.topics))
+    existing = [tp for tp in requested if tp.topic in permitted and ctx.services.metadata.has_partition(tp)]
+    verdicts = {
+        tp: UnknownTopicOrPartition.code if tp.topic in permitted else TopicAuthorizationFailed.code for tp in requested
+    }
     try:
         verdicts |= await ctx.services.offsets.delete_offsets(request.group_id, existing)
     except WireError as error:
@@ -235,6 +280,10 @@ def txn_offset_commit(
 
     The offsets take effect if the transaction commits.
     """
+    refusal = ctx.refused("transactional id", request.transactional_id) or ctx.refused("group", request.group_id)
+    if refusal is not None:
+        return _txn_response(dict.fromkeys(_named_partitions(request), refusal.code))
+    permitted = ctx.permitted("topics", (topic.name for topic in request.topics))
     now_ms = ctx.services.clock.now_ms()
     commits = {
         TopicPartition(topic.name, partition.partition_index): OffsetAndMetadata(
@@ -246,8 +295,16 @@ def txn_offset_commit(
         for topic in request.topics
         for partition in topic.partitions
     }
-    existing = {tp: commit for tp, commit in commits.items() if ctx.services.metadata.has_partition(tp)}
-    others = {tp: UnknownTopicOrPartition.code for tp in commits if tp not in existing}
+    existing = {
+        tp: commit
+        for tp, commit in commits.items()
+        if tp.topic in permitted and ctx.services.metadata.has_partition(tp)
+    }
+    others = {
+        tp: UnknownTopicOrPartition.code if tp.topic in permitted else TopicAuthorizationFailed.code
+        for tp in commits
+        if tp not in existing
+    }
     if not existing:
         return _txn_response(others)
     try:

@@ -1,6 +1,5 @@
 """JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups, ListGroups, DeleteGroups: groups and their members."""
 
-from leadline.api.authorized_operations import ALL_GROUP_OPERATIONS, NOT_REQUESTED
 from leadline.api.context import Context
 from leadline.coordinator.classic_group import ClassicGroup
 from leadline.coordinator.group_coordinator import GroupCoordinator
@@ -9,6 +8,7 @@ from leadline.coordinator.group_member import JoinRequest, MemberProtocol
 from leadline.coordinator.group_state import GroupState
 from leadline.errors import CoordinatorLoadInProgress, InconsistentGroupProtocol, WireError
 from leadline.model import NONE
+from leadline.security.acls import ResourceType
 from leadline.security.hosts import unnamed_address
 from leadline.wire.messages import (
     DeleteGroupsRequest,
@@ -44,6 +44,8 @@ async def join_group(request: JoinGroupRequest, ctx: Context) -> JoinGroupRespon
 
     The response waits until all members have joined, or the rebalance timeout is over.
     """
+    if (refusal := ctx.refused("group", request.group_id)) is not None:
+        return _join_response(JoinResult(refusal.code), ctx.version)
     join = JoinRequest(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
@@ -83,6 +85,8 @@ async def sync_group(request: SyncGroupRequest, ctx: Context) -> SyncGroupRespon
     protocol = request.protocol_type, request.protocol_name
     if ctx.version >= PROTOCOL_FROM and None in protocol:
         return SyncGroupResponse(error_code=InconsistentGroupProtocol.code)
+    if (refusal := ctx.refused("group", request.group_id)) is not None:
+        return SyncGroupResponse(error_code=refusal.code)
     synced = await ctx.services.groups.sync(
         request.group_id,
         request.member_id,
@@ -101,6 +105,8 @@ async def sync_group(request: SyncGroupRequest, ctx: Context) -> SyncGroupRespon
 
 def heartbeat(request: HeartbeatRequest, ctx: Context) -> HeartbeatResponse:
     """Heartbeat, v0-4.  v3 static members."""
+    if (refusal := ctx.refused("group", request.group_id)) is not None:
+        return HeartbeatResponse(error_code=refusal.code)
     return HeartbeatResponse(
         error_code=ctx.services.groups.heartbeat(
             request.group_id, request.member_id, request.group_instance_id, request.generation_id
@@ -110,6 +116,8 @@ def heartbeat(request: HeartbeatRequest, ctx: Context) -> HeartbeatResponse:
 
 def leave_group(request: LeaveGroupRequest, ctx: Context) -> LeaveGroupResponse:
     """LeaveGroup, v0-5.  v3 several members at once, static ones too · v5 reason."""
+    if (refusal := ctx.refused("group", request.group_id)) is not None:
+        return LeaveGroupResponse(error_code=refusal.code)
     leavers = [LeavingMember(member.member_id, member.group_instance_id, member.reason) for member in request.members]
     if ctx.version < MANY_LEAVE_FROM:
         leavers = [LeavingMember(request.member_id)]
@@ -130,20 +138,29 @@ def leave_group(request: LeaveGroupRequest, ctx: Context) -> LeaveGroupResponse:
 
 
 def describe_groups(request: DescribeGroupsRequest, ctx: Context) -> DescribeGroupsResponse:
-    """DescribeGroups, v0-5.  v3 operations · v4 static members. An unknown group is Dead."""
-    operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
-    groups = ctx.services.groups
-    return DescribeGroupsResponse(groups=[_describe(group_id, operations, groups) for group_id in request.groups])
+    """DescribeGroups, v0-5.  v3 operations · v4 static members. An unknown group is Dead.
+
+    Groups that the client may not describe come first.
+    """
+    described, refused = [], []
+    for group_id in request.groups:
+        if (refusal := ctx.refused("groups", group_id)) is not None:
+            refused.append(_Described(group_id=group_id, error_code=refusal.code))
+            continue
+        group = _describe(group_id, ctx.services.groups)
+        if request.include_authorized_operations and group.error_code == NONE:
+            group.authorized_operations = ctx.authorized_operations(ResourceType.GROUP, group_id)
+        described.append(group)
+    return DescribeGroupsResponse(groups=refused + described)
 
 
-def _describe(group_id: str, operations: int, groups: GroupCoordinator) -> _Described:
+def _describe(group_id: str, groups: GroupCoordinator) -> _Described:
     described = _Described(group_id=group_id)
     try:
         group = groups.find(group_id)
     except WireError as error:
         described.error_code = error.code
         return described
-    described.authorized_operations = operations
     if group is None:
         described.group_state = GroupState.DEAD.value
         return described
@@ -165,7 +182,10 @@ def _describe(group_id: str, operations: int, groups: GroupCoordinator) -> _Desc
 
 
 def list_groups(request: ListGroupsRequest, ctx: Context) -> ListGroupsResponse:
-    """ListGroups, v0-5.  v4 states · v5 types. Only the groups that this broker coordinates."""
+    """ListGroups, v0-5.  v4 states · v5 types. Only the groups that this broker coordinates.
+
+    Groups that the client may not describe are left out.
+    """
     groups = ctx.services.groups
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
@@ -183,7 +203,7 @@ def list_groups(request: ListGroupsRequest, ctx: Context) -> ListGroupsResponse:
                 group_type=CLASSIC,
             )
             for group in groups.all()
-            if is_requested(group)
+            if is_requested(group) and ctx.permits("groups", group.id)
         ],
     )
 
@@ -194,6 +214,8 @@ async def delete_groups(request: DeleteGroupsRequest, ctx: Context) -> DeleteGro
     for group_id in dict.fromkeys(request.groups_names):
         result = DeleteGroupsResponse.DeletableGroupResult(group_id=group_id)
         try:
+            if (refusal := ctx.refused("groups", group_id)) is not None:
+                raise refusal
             await ctx.services.offsets.delete(group_id)
         except WireError as error:
             result.error_code = error.code

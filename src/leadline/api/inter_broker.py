@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
+from leadline.api.authorization import OWN_REQUEST
 from leadline.api.context import ClientConnection, Context, Services
 from leadline.errors import (
     ClusterAuthorizationFailed,
@@ -61,18 +62,49 @@ class ErrorResponse(Protocol):
 
 
 def among_brokers(
-    handler: Callable[[Q, Context], E | Awaitable[E]], kind: type[E]
+    handler: Callable[[Q, Context], E | Awaitable[E]], refusal: Callable[[Q, int], E]
 ) -> Callable[[Q, Context], E | Awaitable[E]]:
-    """Wraps a handler of requests from other brokers. A single node has no other brokers, and rejects them."""
+    """Wraps a handler of requests from other brokers, for which ClusterAction is needed.
+
+    A single node has no other brokers, and rejects them. This broker's own requests do not come this way.
+    """
 
     def serve(request: Q, ctx: Context) -> E | Awaitable[E]:
-        if ctx.services.is_alone:
-            response = kind()
-            response.error_code = ClusterAuthorizationFailed.code
-            return response
-        return handler(request, ctx)
+        if ctx.permits("cluster") and not ctx.services.is_alone:
+            return handler(request, ctx)
+        response = refusal(request, ctx.version)
+        response.error_code = ClusterAuthorizationFailed.code
+        return response
 
     return serve
+
+
+def refused_with(kind: type[E]) -> Callable[[Message, int], E]:
+    """A response that has nothing but the error."""
+    return lambda request, version: kind()
+
+
+def refused_leader_and_isr(request: LeaderAndIsrRequest, version: int) -> LeaderAndIsrResponse:
+    """Each partition carries the error as well."""
+    code = ClusterAuthorizationFailed.code
+    response = LeaderAndIsrResponse()
+    for topic in request.topic_states:
+        name = topic.topic_name if version < IDS_FROM else ""
+        errors = [
+            _PartitionError(topic_name=name, partition_index=state.partition_index, error_code=code)
+            for state in topic.partition_states
+        ]
+        if version < IDS_FROM:
+            response.partition_errors += errors
+        else:
+            response.topics.append(
+                LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=errors)
+            )
+    response.partition_errors += [
+        _PartitionError(topic_name=state.topic_name, partition_index=state.partition_index, error_code=code)
+        for state in request.ungrouped_partition_states
+    ]
+    return response
 
 
 async def leader_and_isr(request: LeaderAndIsrRequest, ctx: Context) -> LeaderAndIsrResponse:
@@ -155,6 +187,17 @@ def _check_state(tp: TopicPartition, topic_id: TopicId, state: _State, services:
             raise StaleControllerEpoch(f"{tp} has leader epoch {hosted.epoch}, the request {state.leader_epoch}")
     if services.metadata.me.id not in state.replicas:
         raise UnknownTopicOrPartition(f"{tp} is assigned to {state.replicas}, not to this broker")
+
+
+def refused_stop_replica(request: StopReplicaRequest, version: int) -> StopReplicaResponse:
+    """Each partition carries the error as well."""
+    code = ClusterAuthorizationFailed.code
+    return StopReplicaResponse(
+        partition_errors=[
+            _StoppedPartition(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
+            for tp, _, _ in _stops(request, version)
+        ]
+    )
 
 
 async def stop_replica(request: StopReplicaRequest, ctx: Context) -> StopReplicaResponse:
@@ -333,7 +376,7 @@ class LoopbackPeer:
         self._services = services
 
     async def ask(self, request: Message, kind: type[M], version: int, timeout_s: float, /) -> M:
-        ctx = Context(self._services, version, None, ClientConnection("", ""))
+        ctx = Context(self._services, version, None, ClientConnection("", ""), OWN_REQUEST)
         response: Message
         if isinstance(request, LeaderAndIsrRequest):
             response = await leader_and_isr(request, ctx)

@@ -42,6 +42,8 @@ def envelope(request: EnvelopeRequest, ctx: Context) -> EnvelopeResponse:
 
 def update_features(request: UpdateFeaturesRequest, ctx: Context) -> UpdateFeaturesResponse:
     """UpdateFeatures, v0-1.  v1 the kind of upgrade. No feature can be updated."""
+    if (refusal := ctx.refused("cluster")) is not None:
+        return UpdateFeaturesResponse(error_code=refusal.code, error_message=str(refusal))
     if not ctx.services.controller.is_active:
         return UpdateFeaturesResponse(error_code=NotController.code, error_message=NOT_CONTROLLER)
     updates = {update.feature: _refusal(update, ctx.version) for update in request.feature_updates}

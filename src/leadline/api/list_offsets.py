@@ -3,7 +3,7 @@
 from collections import Counter
 
 from leadline.api.context import Context
-from leadline.errors import InvalidRequest, LeaderNotAvailable, OffsetNotAvailable, WireError
+from leadline.errors import InvalidRequest, LeaderNotAvailable, OffsetNotAvailable, TopicAuthorizationFailed, WireError
 from leadline.log.log import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Isolation, Log, TimestampAndOffset
 from leadline.model import NONE, TopicPartition
 from leadline.replication.hosted_partition import HostedPartition
@@ -33,12 +33,15 @@ def list_offsets(request: ListOffsetsRequest, ctx: Context) -> ListOffsetsRespon
     counts = Counter(
         (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     )
+    permitted = ctx.permitted("topics", (topic.name for topic in request.topics))
     return ListOffsetsResponse(
         topics=[
             ListOffsetsResponse.ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _segment_starts(topic.name, partition, request, ctx)
+                    _unauthorized(partition.partition_index, ctx.version)
+                    if topic.name not in permitted
+                    else _segment_starts(topic.name, partition, request, ctx)
                     if ctx.version == 0
                     else _find_offset(
                         topic.name, partition, request, ctx, counts[topic.name, partition.partition_index] > 1
@@ -49,6 +52,13 @@ def list_offsets(request: ListOffsetsRequest, ctx: Context) -> ListOffsetsRespon
             for topic in request.topics
         ]
     )
+
+
+def _unauthorized(partition: int, version: int) -> _Partition:
+    code = TopicAuthorizationFailed.code
+    if version == 0:
+        return _Partition(partition_index=partition, error_code=code)
+    return _Partition(partition_index=partition, error_code=code, timestamp=-1, offset=-1)
 
 
 def _find_offset(
@@ -139,11 +149,17 @@ def _count_until(timestamp: int, log: Log, count: int, now_ms: int) -> int:
 def offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, ctx: Context) -> OffsetForLeaderEpochResponse:
     """OffsetForLeaderEpoch, v0-4.  v2 the client's own epoch · v3 replica id · v4 flexible."""
     replicas = ctx.services.replicas
+    permitted = ctx.permitted("topics", (topic.topic for topic in request.topics))
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[_epoch_end(topic.topic, requested, replicas) for requested in topic.partitions],
+                partitions=[
+                    _epoch_end(topic.topic, requested, replicas)
+                    if topic.topic in permitted
+                    else _EpochEnd(error_code=TopicAuthorizationFailed.code, partition=requested.partition)
+                    for requested in topic.partitions
+                ],
             )
             for topic in request.topics
         ]

@@ -19,6 +19,8 @@ _Moved = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
 
 def describe_log_dirs(request: DescribeLogDirsRequest, ctx: Context) -> DescribeLogDirsResponse:
     """DescribeLogDirs, v0-4.  v3 error for all · v4 total and usable bytes. Null: all topics."""
+    if (refusal := ctx.refused("cluster")) is not None:
+        return DescribeLogDirsResponse(error_code=refusal.code)
     requested = None
     if request.topics is not None:
         requested = {TopicPartition(topic.topic, n) for topic in request.topics for n in topic.partitions}
@@ -60,7 +62,7 @@ def _lag(log: Log, current: Log | None, future: bool) -> int:
 
 def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, ctx: Context) -> AlterReplicaLogDirsResponse:
     """AlterReplicaLogDirs, v0-2: moves replicas to other directories, while they are in use."""
-    dirs, replicas = ctx.services.dirs, ctx.services.replicas
+    dirs, replicas, refusal = ctx.services.dirs, ctx.services.replicas, ctx.refused("cluster")
     topics: dict[str, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult] = {}
     for directory in request.dirs:
         for requested in directory.topics:
@@ -68,7 +70,11 @@ def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, ctx: Context) ->
                 requested.name, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(topic_name=requested.name)
             )
             for number in requested.partitions:
-                topic.partitions.append(_move(TopicPartition(requested.name, number), directory.path, dirs, replicas))
+                topic.partitions.append(
+                    _move(TopicPartition(requested.name, number), directory.path, dirs, replicas)
+                    if refusal is None
+                    else _Moved(partition_index=number, error_code=refusal.code)
+                )
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
 

@@ -1,9 +1,9 @@
 """Metadata and DescribeCluster: the brokers, the topics, and the leaders of their partitions."""
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Mapping
 from uuid import UUID
 
-from leadline.api.authorized_operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, NOT_REQUESTED
+from leadline.api.authorized_operations import NOT_REQUESTED
 from leadline.api.auto_create import auto_create
 from leadline.api.context import Context
 from leadline.cluster.metadata_cache import BrokerInfo, CachedPartition, CachedTopic, Endpoint
@@ -14,11 +14,13 @@ from leadline.errors import (
     InvalidTopic,
     LeaderNotAvailable,
     TopicAlreadyExists,
+    TopicAuthorizationFailed,
     UnknownTopicId,
     UnknownTopicOrPartition,
     WireError,
 )
 from leadline.model import NO_ID, NO_LEADER, NONE, BrokerId
+from leadline.security.acls import ResourceType
 from leadline.wire.messages import DescribeClusterRequest, DescribeClusterResponse, MetadataRequest, MetadataResponse
 
 MISMATCHED_ENDPOINT_TYPE = 114
@@ -42,24 +44,56 @@ def metadata(request: MetadataRequest, ctx: Context) -> MetadataResponse | Await
     if ctx.version < BY_ID_FROM and any(topic.name is None or topic.topic_id != NO_ID for topic in topics):
         return MetadataResponse(topics=[_refused(topic) for topic in topics])
     if ids := dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != NO_ID):
-        return _response(request, ctx, [_describe_id(topic_id, ctx, request) for topic_id in ids])
+        return _describe_ids(request, ctx, list(ids))
     return _describe_names(request, ctx, list(dict.fromkeys(topic.name for topic in topics if topic.name is not None)))
 
 
 def _describe_all(request: MetadataRequest, ctx: Context) -> MetadataResponse:
-    return _response(request, ctx, [_describe(topic, ctx, request) for topic in ctx.services.metadata.topics.values()])
+    """Topics that the client may not describe are left out."""
+    topics = ctx.services.metadata.topics
+    permitted = ctx.permitted("all topics", topics)
+    return _response(
+        request, ctx, [_describe(topic, ctx, request) for name, topic in topics.items() if name in permitted]
+    )
 
 
 def _describe_names(
     request: MetadataRequest, ctx: Context, names: list[str]
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
+    """Of a topic that the client may not describe, nothing is looked up: not even whether it exists."""
+    described = ctx.permitted("topics", names)
+    unauthorized = {name: _unauthorized(name, is_internal=False) for name in names if name not in described}
+    cached = ctx.services.metadata.topics
     if request.allow_auto_topic_creation and ctx.services.config.auto_create_topics_enable:
-        cached = ctx.services.metadata.topics
-        if missing := [name for name in names if name not in cached]:
-            return _after_creation(request, ctx, names, missing)
+        missing = [name for name in names if name not in cached and name not in unauthorized]
+        creatable = ctx.permitted("auto-creation", missing)
+        for name in missing:
+            if name not in creatable:
+                unauthorized[name] = _unauthorized(name, is_internal=name in INTERNAL)
+        if created := [name for name in missing if name in creatable]:
+            return _after_creation(request, ctx, names, created, unauthorized)
     if ctx.services.peer_monitor is not None:
-        return _once_settled(request, ctx, names, ctx.services.peer_monitor)
-    return _response(request, ctx, [_describe_name(name, ctx, request, {}) for name in names])
+        return _once_settled(request, ctx, names, ctx.services.peer_monitor, unauthorized)
+    return _response(request, ctx, _describe_each(names, ctx, request, unauthorized, {}))
+
+
+def _unauthorized(name: str, *, is_internal: bool) -> _Topic:
+    return _Topic(
+        error_code=TopicAuthorizationFailed.code,
+        name=name,
+        is_internal=is_internal,
+        topic_authorized_operations=NOT_REQUESTED,
+    )
+
+
+def _describe_each(
+    names: list[str],
+    ctx: Context,
+    request: MetadataRequest,
+    unauthorized: Mapping[str, _Topic],
+    refused: Mapping[str, WireError],
+) -> list[_Topic]:
+    return [unauthorized.get(name) or _describe_name(name, ctx, request, refused) for name in names]
 
 
 async def _once_informed(request: MetadataRequest, ctx: Context, peer_monitor: PeerMonitor) -> MetadataResponse:
@@ -69,20 +103,25 @@ async def _once_informed(request: MetadataRequest, ctx: Context, peer_monitor: P
 
 
 async def _once_settled(
-    request: MetadataRequest, ctx: Context, names: list[str], peer_monitor: PeerMonitor
+    request: MetadataRequest,
+    ctx: Context,
+    names: list[str],
+    peer_monitor: PeerMonitor,
+    unauthorized: Mapping[str, _Topic],
 ) -> MetadataResponse:
     """A client often requests single topics because their leaders are gone."""
     cached = ctx.services.metadata.topics
 
     def leaders() -> set[BrokerId]:
-        return {partition.leader for name in names if name in cached for partition in cached[name].partitions.values()}
+        topics = [cached[name] for name in names if name in cached and name not in unauthorized]
+        return {partition.leader for topic in topics for partition in topic.partitions.values()}
 
     await peer_monitor.settled(leaders)
-    return _response(request, ctx, [_describe_name(name, ctx, request, {}) for name in names])
+    return _response(request, ctx, _describe_each(names, ctx, request, unauthorized, {}))
 
 
 async def _after_creation(
-    request: MetadataRequest, ctx: Context, names: list[str], missing: list[str]
+    request: MetadataRequest, ctx: Context, names: list[str], missing: list[str], unauthorized: Mapping[str, _Topic]
 ) -> MetadataResponse:
     refused: dict[str, WireError] = {}
     for name in missing:
@@ -92,7 +131,7 @@ async def _after_creation(
             pass  # another request created it first
         except WireError as error:
             refused[name] = error
-    return _response(request, ctx, [_describe_name(name, ctx, request, refused) for name in names])
+    return _response(request, ctx, _describe_each(names, ctx, request, unauthorized, refused))
 
 
 def _refused(requested: MetadataRequest.MetadataRequestTopic) -> _Topic:
@@ -100,14 +139,23 @@ def _refused(requested: MetadataRequest.MetadataRequestTopic) -> _Topic:
     return _Topic(error_code=InvalidRequest.code, name=requested.name or "", topic_id=requested.topic_id)
 
 
-def _describe_id(topic_id: UUID, ctx: Context, request: MetadataRequest) -> _Topic:
-    topic = ctx.services.metadata.by_id.get(topic_id)
-    if topic is None:
-        return _Topic(error_code=UnknownTopicId.code, name=None, topic_id=topic_id)
-    return _describe(topic, ctx, request)
+def _describe_ids(request: MetadataRequest, ctx: Context, ids: list[UUID]) -> MetadataResponse:
+    """An id is no secret, but the name is."""
+    by_id = ctx.services.metadata.by_id
+    permitted = ctx.permitted("topic ids", [by_id[topic_id].name for topic_id in ids if topic_id in by_id])
+
+    def describe(topic_id: UUID) -> _Topic:
+        topic = by_id.get(topic_id)
+        if topic is None:
+            return _Topic(error_code=UnknownTopicId.code, name=None, topic_id=topic_id)
+        if topic.name not in permitted:
+            return _Topic(error_code=TopicAuthorizationFailed.code, name=None, topic_id=topic_id)
+        return _describe(topic, ctx, request)
+
+    return _response(request, ctx, [describe(topic_id) for topic_id in ids])
 
 
-def _describe_name(name: str, ctx: Context, request: MetadataRequest, refused: dict[str, WireError]) -> _Topic:
+def _describe_name(name: str, ctx: Context, request: MetadataRequest, refused: Mapping[str, WireError]) -> _Topic:
     topic = ctx.services.metadata.topics.get(name)
     if topic is not None:
         return _describe(topic, ctx, request)
@@ -115,15 +163,16 @@ def _describe_name(name: str, ctx: Context, request: MetadataRequest, refused: d
         error_code=_why_missing(name, refused),
         name=name,
         is_internal=name in INTERNAL,
-        topic_authorized_operations=_topic_operations(request),
+        topic_authorized_operations=_topic_operations(name, ctx, request),
     )
 
 
-def _topic_operations(request: MetadataRequest) -> int:
-    return ALL_TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_REQUESTED
+def _topic_operations(name: str, ctx: Context, request: MetadataRequest) -> int:
+    is_requested = request.include_topic_authorized_operations
+    return ctx.authorized_operations(ResourceType.TOPIC, name) if is_requested else NOT_REQUESTED
 
 
-def _why_missing(name: str, refused: dict[str, WireError]) -> int:
+def _why_missing(name: str, refused: Mapping[str, WireError]) -> int:
     if name in refused:
         return refused[name].code
     try:
@@ -139,7 +188,7 @@ def _describe(topic: CachedTopic, ctx: Context, request: MetadataRequest) -> _To
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.name in INTERNAL,
-        topic_authorized_operations=_topic_operations(request),
+        topic_authorized_operations=_topic_operations(topic.name, ctx, request),
         partitions=[_partition(number, partition, ctx) for number, partition in topic.partitions.items()],
     )
 
@@ -170,12 +219,16 @@ def _response(request: MetadataRequest, ctx: Context, topics: list[_Topic]) -> M
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller,
         topics=topics,
-        cluster_authorized_operations=_cluster_operations(request),
+        cluster_authorized_operations=_cluster_operations(request, ctx),
     )
 
 
-def _cluster_operations(request: MetadataRequest | DescribeClusterRequest) -> int:
-    return ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_REQUESTED
+def _cluster_operations(request: MetadataRequest | DescribeClusterRequest, ctx: Context) -> int:
+    """None at all for a client that may not describe the cluster."""
+    if not request.include_cluster_authorized_operations:
+        return NOT_REQUESTED
+    is_permitted = ctx.permits("authorized operations of the cluster")
+    return ctx.authorized_operations(ResourceType.CLUSTER) if is_permitted else 0
 
 
 def endpoints(ctx: Context) -> list[tuple[int, Endpoint, str | None]]:
@@ -209,5 +262,5 @@ def describe_cluster(request: DescribeClusterRequest, ctx: Context) -> DescribeC
             )
             for broker, endpoint, rack in endpoints(ctx)
         ],
-        cluster_authorized_operations=_cluster_operations(request),
+        cluster_authorized_operations=_cluster_operations(request, ctx),
     )

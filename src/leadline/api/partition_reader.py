@@ -3,6 +3,7 @@
 A follower's position is reported to the partition with the first read.
 """
 
+from leadline.api.fetch_access import FetchAccess
 from leadline.api.fetch_params import FetchParams
 from leadline.api.fetch_response import failed, without_records
 from leadline.api.fetch_sessions import Session, TopicIdPartition
@@ -34,12 +35,18 @@ _Partition = FetchResponse.PartitionData
 
 
 class PartitionReader:
-    __slots__ = ("_clock", "_metadata", "_params", "_replicas", "_session", "is_first", "unsettled")
+    __slots__ = ("_access", "_clock", "_metadata", "_params", "_replicas", "_session", "is_first", "unsettled")
 
     def __init__(
-        self, params: FetchParams, session: Session | None, replicas: Replicas, metadata: MetadataCache, clock: Time
+        self,
+        params: FetchParams,
+        session: Session | None,
+        access: FetchAccess,
+        replicas: Replicas,
+        metadata: MetadataCache,
+        clock: Time,
     ) -> None:
-        self._params, self._session, self._replicas = params, session, replicas
+        self._params, self._session, self._access, self._replicas = params, session, access, replicas
         self._metadata, self._clock = metadata, clock
         self.is_first = True  # the position of a follower counts once, not at each evaluation
         self.unsettled: set[TopicIdPartition] = set()  # there are more records, or the follower may join the ISR soon
@@ -69,8 +76,11 @@ class PartitionReader:
     def _readable(self, key: TopicIdPartition, position: FetchPosition) -> HostedPartition:
         """The partition, if it may be read here by this client in this version."""
         params, replicas = self._params, self._replicas
+        self._access.check_any()
+        tp = self.tp_of(key)
+        self._access.check_topic(tp.topic)
         look_up = replicas.leading if params.only_leader else replicas.holding
-        hosted = look_up(self.tp_of(key), max(position.current_leader_epoch, NO_EPOCH))
+        hosted = look_up(tp, max(position.current_leader_epoch, NO_EPOCH))
         log = hosted.log
         if params.is_follower:
             hosted.leader.follower(params.replica, position.current_leader_epoch)  # raises if it is none

@@ -1,7 +1,7 @@
 """Produce: batches of records into partitions."""
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Container, Mapping
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -19,6 +19,7 @@ from leadline.errors import (
     RecordsRefused,
     RecordTooLarge,
     StorageError,
+    TopicAuthorizationFailed,
     TransactionalIdAuthorizationFailed,
     UnknownTopicOrPartition,
     UnsupportedCompressionType,
@@ -73,21 +74,33 @@ def produce(request: ProduceRequest, ctx: Context) -> Answer:
     """
     if (refusal := _refusal(request, ctx)) is not None:
         return _refuse_all(request, refusal)
+    permitted = _writable(request, ctx)
     if request.transactional_id is None:
-        return _append(request, _ALL_TRUSTED, ctx)
+        return _append(request, _ALL_TRUSTED, permitted, ctx)
     try:
-        verdicts = verify_records(request, ctx)
+        verdicts = verify_records(request, permitted, ctx)
     except WireError as error:
         return _refuse_all(request, error)
     if isinstance(verdicts, Awaitable):
-        return _append_later(_with_own_records(request), verdicts, ctx)
-    return _append(request, verdicts, ctx)
+        return _append_later(_with_own_records(request), verdicts, permitted, ctx)
+    return _append(request, verdicts, permitted, ctx)
+
+
+def _writable(request: ProduceRequest, ctx: Context) -> Container[str]:
+    permitted = ctx.permitted("topics", (topic.name for topic in request.topic_data))
+    for topic in request.topic_data:
+        if topic.name in permitted:
+            ctx.note_write(topic.name)
+    return permitted
 
 
 async def _append_later(
-    request: ProduceRequest, verdicts: Awaitable[Mapping[TopicPartition, Verdict]], ctx: Context
+    request: ProduceRequest,
+    verdicts: Awaitable[Mapping[TopicPartition, Verdict]],
+    permitted: Container[str],
+    ctx: Context,
 ) -> ProduceResponse | None:
-    answer = _append(request, await verdicts, ctx)
+    answer = _append(request, await verdicts, permitted, ctx)
     return await answer if isinstance(answer, Awaitable) else answer
 
 
@@ -110,8 +123,14 @@ class _Unsafe(NamedTuple):
 class _Appends:
     """The appends of one request, partition by partition."""
 
-    def __init__(self, request: ProduceRequest, verdicts: Mapping[TopicPartition, Verdict], ctx: Context) -> None:
-        self.acks, self._verdicts, self._ctx = request.acks, verdicts, ctx
+    def __init__(
+        self,
+        request: ProduceRequest,
+        verdicts: Mapping[TopicPartition, Verdict],
+        permitted: Container[str],
+        ctx: Context,
+    ) -> None:
+        self.acks, self._verdicts, self._permitted, self._ctx = request.acks, verdicts, permitted, ctx
         self._replicas = ctx.services.replicas
         self._needs_check = self.acks not in ACKS or ctx.version < ZSTD_FROM
         self.failure: WireError | None = None  # the last one
@@ -125,6 +144,9 @@ class _Appends:
         ]
 
     def _append(self, topic: str, data: ProduceRequest.PartitionProduceData) -> _Partition:
+        if topic not in self._permitted:
+            self.failure = TopicAuthorizationFailed("Topic authorization failed.")
+            return refused(data.index, self.failure)
         tp, records = TopicPartition(topic, data.index), _records(data)
         verdict = TRUSTED if self._verdicts is _ALL_TRUSTED else self._verdicts.get(tp)
         if isinstance(verdict, WireError):
@@ -149,8 +171,10 @@ def safe_end(hosted: HostedPartition, acks: int) -> Offset:
     return hosted.log.high_watermark if acks == ACKS_ALL else hosted.log.durable_end
 
 
-def _append(request: ProduceRequest, verdicts: Mapping[TopicPartition, Verdict], ctx: Context) -> Answer:
-    appends = _Appends(request, verdicts, ctx)
+def _append(
+    request: ProduceRequest, verdicts: Mapping[TopicPartition, Verdict], permitted: Container[str], ctx: Context
+) -> Answer:
+    appends = _Appends(request, verdicts, permitted, ctx)
     if request.acks == 0:
         return _unanswered(appends, request, ctx)
     response = ProduceResponse(responses=appends.topics)
@@ -254,14 +278,17 @@ def _refusal(request: ProduceRequest, ctx: Context) -> WireError | None:
     """Why the request is refused as a whole; None if it is not."""
     if ctx.version < OLDEST_VERSION:
         return UnsupportedVersion(f"Produce v{ctx.version} carries records in a unsupported format; v3-11 do not")
-    if request.transactional_id is not None:
+    if not any(_is_transactional(data) for topic in request.topic_data for data in topic.partition_data):
         return None
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            records = _records(data)
-            if len(records) > HEADER_BYTES and records[FLAGS_AT] & TRANSACTIONAL and records[MAGIC_AT] == MAGIC:
-                return TransactionalIdAuthorizationFailed("records of a transaction without a transactional id")
-    return None
+    if request.transactional_id is None:
+        return TransactionalIdAuthorizationFailed("records of a transaction without a transactional id")
+    return ctx.refused("transactional batches", request.transactional_id)
+
+
+def _is_transactional(data: ProduceRequest.PartitionProduceData) -> bool:
+    """Whether its first batch is; a partition with more than one is refused."""
+    records = _records(data)
+    return len(records) > HEADER_BYTES and bool(records[FLAGS_AT] & TRANSACTIONAL) and records[MAGIC_AT] == MAGIC
 
 
 def _refuse_all(request: ProduceRequest, error: WireError) -> ProduceResponse:

@@ -20,6 +20,8 @@ async def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, ctx: Context
 ) -> AlterPartitionReassignmentsResponse:
     """AlterPartitionReassignments, v0: sets new replicas; null cancels. The response follows the start of the move."""
+    if (refusal := ctx.refused("cluster")) is not None:
+        return _refused_alteration(request, refusal)
     targets: dict[TopicPartition, Target] = {
         TopicPartition(topic.name, partition.partition_index): None
         if partition.replicas is None
@@ -41,10 +43,33 @@ async def alter_partition_reassignments(
     return AlterPartitionReassignmentsResponse(error_message=None, responses=list(topics.values()))
 
 
+def _refused_alteration(
+    request: AlterPartitionReassignmentsRequest, error: WireError
+) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(
+        error_code=error.code,
+        error_message=str(error),
+        responses=[
+            _Topic(
+                name=topic.name,
+                partitions=[
+                    _Partition(
+                        partition_index=partition.partition_index, error_code=error.code, error_message=str(error)
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
 async def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, ctx: Context
 ) -> ListPartitionReassignmentsResponse:
     """ListPartitionReassignments, v0: the moves of some partitions, or of all if null."""
+    if (refusal := ctx.refused("cluster")) is not None:
+        return _refused_list(request, refusal)
     partitions = None
     if request.topics is not None:
         partitions = [
@@ -67,3 +92,16 @@ async def list_partition_reassignments(
             )
         )
     return ListPartitionReassignmentsResponse(error_message=None, topics=list(topics.values()))
+
+
+def _refused_list(request: ListPartitionReassignmentsRequest, error: WireError) -> ListPartitionReassignmentsResponse:
+    return ListPartitionReassignmentsResponse(
+        error_code=error.code,
+        error_message=str(error),
+        topics=[
+            ListPartitionReassignmentsResponse.OngoingTopicReassignment(
+                name=topic.name, partitions=[_Ongoing(partition_index=number) for number in topic.partition_indexes]
+            )
+            for topic in request.topics or ()
+        ],
+    )

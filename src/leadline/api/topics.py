@@ -52,7 +52,7 @@ _DeletedRecords = DeleteRecordsResponse.DeleteRecordsPartitionResult
 async def create_topics(request: CreateTopicsRequest, ctx: Context) -> CreateTopicsResponse:
     """CreateTopics, v0-7.  v1 validate only, messages · v5 the created topic · v7 topic ids.
 
-    Each topic fails by itself.
+    Each topic fails by itself. A client that may not describe the settings of a topic may create it all the same.
     """
     counts = Counter(topic.name for topic in request.topics)
     results = [await _create(topic, counts[topic.name] > 1, request, ctx) for topic in request.topics]
@@ -69,6 +69,8 @@ async def _create(
             raise InvalidRequest(f"the request names topic '{requested.name}' more than once")
         if requested.name == CLUSTER_METADATA:
             raise TopicAuthorizationFailed(f"topic '{requested.name}' is reserved for Kafka itself")
+        if (refusal := ctx.refused("topics", requested.name)) is not None:
+            raise refusal
         check_name(requested.name, ctx.services.metadata.topics)
         assignment = _assignment(requested, ctx)
         config = _config({entry.name: entry.value for entry in requested.configs}, ctx)
@@ -80,8 +82,11 @@ async def _create(
         result = _CreatedTopic(
             name=requested.name, error_code=error.code, error_message=_message(requested.name, error, ctx)
         )
-        if isinstance(error, TopicAuthorizationFailed):
-            result.topic_config_error_code = error.code
+        is_hidden = requested.name == CLUSTER_METADATA or not ctx.permits("configs", requested.name)
+        if is_hidden and (
+            isinstance(error, TopicAuthorizationFailed) or (repeated and isinstance(error, InvalidRequest))
+        ):
+            result.topic_config_error_code = TopicAuthorizationFailed.code
         return result
 
 
@@ -125,6 +130,9 @@ def _config(values: Mapping[str, str | None], ctx: Context) -> dict[str, str]:
 def _created(
     name: str, assignment: Assignment, config: dict[str, str], topic: CachedTopic | None, ctx: Context
 ) -> _CreatedTopic:
+    if not ctx.permits("configs", name):
+        code = TopicAuthorizationFailed.code
+        return _CreatedTopic(name=name, error_code=NONE, error_message=None, topic_config_error_code=code)
     result = _CreatedTopic(
         name=name,
         error_code=NONE,
@@ -175,7 +183,11 @@ async def _delete(
             topic = ctx.services.metadata.by_id.get(requested.topic_id)
             if topic is None:
                 raise UnknownTopicId(f"topic id {requested.topic_id} does not exist")
+            if (refusal := ctx.refused("topic ids", topic.name)) is not None:
+                raise refusal  # the name stays hidden
             result.name = topic.name
+        if (refusal := ctx.refused("topics", result.name)) is not None:
+            raise refusal
         if result.name not in deleted:
             topic = ctx.services.metadata.topic(result.name or "")
             await ctx.services.cluster.delete_topic(topic.name, timeout_ms)
@@ -195,6 +207,8 @@ async def create_partitions(request: CreatePartitionsRequest, ctx: Context) -> C
             ctx.services.cluster.check_controller()
             if counts[requested.name] > 1:
                 raise InvalidRequest(f"the request names topic '{requested.name}' more than once")
+            if (refusal := ctx.refused("topics", requested.name)) is not None:
+                raise refusal
             added = partial(_added_partitions, requested, ctx)
             if request.validate_only:
                 added(ctx.services.metadata.topic(requested.name))
@@ -237,11 +251,17 @@ def delete_records(
 
     The response waits until the live replicas have done the same, or the timeout is over.
     """
+    permitted = ctx.permitted("topics", (topic.name for topic in request.topics))
     response = DeleteRecordsResponse(
         topics=[
             DeleteRecordsResponse.DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=[_delete_records(topic.name, requested, ctx) for requested in topic.partitions],
+                partitions=[
+                    _delete_records(topic.name, requested, ctx)
+                    if topic.name in permitted
+                    else _not_deleted(requested.partition_index, TopicAuthorizationFailed.code)
+                    for requested in topic.partitions
+                ],
             )
             for topic in request.topics
             if topic.partitions
@@ -295,4 +315,8 @@ def _delete_records(
         log.delete_records(before)
         return _DeletedRecords(partition_index=tp.partition, low_watermark=log.log_start, error_code=NONE)
     except WireError as error:
-        return _DeletedRecords(partition_index=tp.partition, low_watermark=-1, error_code=error.code)
+        return _not_deleted(tp.partition, error.code)
+
+
+def _not_deleted(partition: int, code: int) -> _DeletedRecords:
+    return _DeletedRecords(partition_index=partition, low_watermark=-1, error_code=code)

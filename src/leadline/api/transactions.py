@@ -3,15 +3,14 @@
 ProducerFenced exists from version 2 of the requests on, 4 of InitProducerId. Older producers get InvalidProducerEpoch.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Container, Iterable
 
-from leadline.api.context import Context
+from leadline.api.context import ALL_NAMES, Context
 from leadline.cluster.metadata_cache import MetadataCache
 from leadline.controller.topics import INTERNAL
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
 from leadline.coordinator.marker_writer import TransactionOutcome
 from leadline.coordinator.transaction import ProducerIdAndEpoch, TransactionalId, TransactionState
-from leadline.coordinator.transaction_coordinator import TransactionCoordinator
 from leadline.errors import (
     CoordinatorLoadInProgress,
     InvalidProducerEpoch,
@@ -65,6 +64,9 @@ async def init_producer_id(request: InitProducerIdRequest, ctx: Context) -> Init
 
 
 async def _init(request: InitProducerIdRequest, ctx: Context) -> ProducerIdAndEpoch:
+    part = "no transactional id" if request.transactional_id is None else "transactional id"
+    if (refusal := ctx.refused(part, request.transactional_id or "")) is not None:
+        raise refusal
     has_id, has_epoch = request.producer_id != NO_PRODUCER_ID, request.producer_epoch != NO_PRODUCER_EPOCH
     if has_id != has_epoch:
         raise InvalidRequest("producer id and producer epoch must both be set, or neither")
@@ -80,7 +82,13 @@ async def add_partitions_to_txn(request: AddPartitionsToTxnRequest, ctx: Context
     All partitions are added, or none.
     """
     if ctx.version < BROKERS_ONLY_FROM:
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _add(_single(request), ctx))
+        if (refusal := ctx.refused("transactional id", request.v3_and_below_transactional_id)) is not None:
+            results = _same_code(request.v3_and_below_topics, refusal.code)
+        else:
+            results = await _add(_single(request), ctx)
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+    if (refusal := ctx.refused("transactions")) is not None:
+        return AddPartitionsToTxnResponse(error_code=refusal.code)
     return AddPartitionsToTxnResponse(
         results_by_transaction=[
             AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
@@ -102,8 +110,9 @@ def _single(request: AddPartitionsToTxnRequest) -> _Txn:
 
 async def _add(txn: _Txn, ctx: Context) -> list[_Added]:
     partitions = [TopicPartition(topic.name, number) for topic in txn.topics for number in topic.partitions]
+    permitted = _writable(partitions, ctx) if ctx.version < BROKERS_ONLY_FROM else ALL_NAMES
     metadata = ctx.services.metadata
-    refused = {tp: error for tp in partitions if (error := _refusal(tp, ctx.version, metadata)) is not None}
+    refused = {tp: error for tp in partitions if (error := _refusal(tp, permitted, metadata)) is not None}
     if refused:
         return _per_partition({tp: refused.get(tp, OperationNotAttempted.code) for tp in partitions})
     transactions, producer = ctx.services.transactions, ProducerIdAndEpoch(txn.producer_id, txn.producer_epoch)
@@ -117,8 +126,15 @@ async def _add(txn: _Txn, ctx: Context) -> list[_Added]:
     return _same_code(txn.topics, NONE)
 
 
-def _refusal(tp: TopicPartition, version: int, metadata: MetadataCache) -> int | None:
-    if tp.topic in INTERNAL and version < BROKERS_ONLY_FROM:
+def _writable(partitions: Iterable[TopicPartition], ctx: Context) -> Container[str]:
+    """Internal topics are never authorized."""
+    names = [tp.topic for tp in partitions if tp.topic not in INTERNAL]
+    permitted = ctx.permitted("topics", names)
+    return {name for name in names if name in permitted}
+
+
+def _refusal(tp: TopicPartition, permitted: Container[str], metadata: MetadataCache) -> int | None:
+    if tp.topic not in permitted:
         return TopicAuthorizationFailed.code
     return None if metadata.has_partition(tp) else UnknownTopicOrPartition.code
 
@@ -146,6 +162,9 @@ def _same_code(topics: _Topics, code: int) -> list[_Added]:
 
 async def add_offsets_to_txn(request: AddOffsetsToTxnRequest, ctx: Context) -> AddOffsetsToTxnResponse:
     """AddOffsetsToTxn, v0-4.  v2 ProducerFenced. Adds the partition that keeps the group's offsets."""
+    refusal = ctx.refused("transactional id", request.transactional_id) or ctx.refused("group", request.group_id)
+    if refusal is not None:
+        return AddOffsetsToTxnResponse(error_code=refusal.code)
     tp = TopicPartition(OFFSETS_TOPIC, ctx.services.groups.partition_of(request.group_id))
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     try:
@@ -157,6 +176,8 @@ async def add_offsets_to_txn(request: AddOffsetsToTxnRequest, ctx: Context) -> A
 
 async def end_txn(request: EndTxnRequest, ctx: Context) -> EndTxnResponse:
     """EndTxn, v0-4.  v2 ProducerFenced. The response waits until the outcome is written; the markers follow."""
+    if (refusal := ctx.refused("transactional id", request.transactional_id)) is not None:
+        return EndTxnResponse(error_code=refusal.code)
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     try:
         await ctx.services.transactions.end(request.transactional_id, producer, commit=request.committed)
@@ -174,12 +195,16 @@ def _code(error: WireError, version: int, fenced_from: int) -> int:
 async def write_txn_markers(request: WriteTxnMarkersRequest, ctx: Context) -> WriteTxnMarkersResponse:
     """WriteTxnMarkers, v0-1: from a coordinator, or from an administrator who ends a hanging transaction."""
     codes: dict[int, dict[TopicPartition, int]] = {}
+    refusal = ctx.refused("cluster")
     for marker in request.markers:
         producer = ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch)
         outcome = TransactionOutcome(producer, marker.coordinator_epoch, marker.transaction_result)
         partitions = [
             TopicPartition(topic.name, number) for topic in marker.topics for number in topic.partition_indexes
         ]
+        if refusal is not None:
+            codes[marker.producer_id] = dict.fromkeys(partitions, refusal.code)
+            continue
         for tp, error in (await ctx.services.markers.write(outcome, dict.fromkeys(partitions))).items():
             codes.setdefault(marker.producer_id, {})[tp] = NONE if error is None else error.code
     return WriteTxnMarkersResponse(
@@ -199,15 +224,16 @@ def _marked(codes: dict[TopicPartition, int]) -> list[_Marked]:
 
 
 def describe_transactions(request: DescribeTransactionsRequest, ctx: Context) -> DescribeTransactionsResponse:
-    """DescribeTransactions, v0."""
-    transactions = ctx.services.transactions
-    states = [_describe(name, transactions) for name in request.transactional_ids]
+    """DescribeTransactions, v0. Topics that the client may not describe are left out."""
+    states = [_describe(name, ctx) for name in request.transactional_ids]
     return DescribeTransactionsResponse(transaction_states=states)
 
 
-def _describe(name: str, transactions: TransactionCoordinator) -> _Described:
+def _describe(name: str, ctx: Context) -> _Described:
     try:
-        txn = transactions.describe(name)
+        if (refusal := ctx.refused("transactional ids", name)) is not None:
+            raise refusal
+        txn = ctx.services.transactions.describe(name)
     except WireError as error:
         return _Described(transactional_id=name, error_code=error.code)
     return _Described(
@@ -217,7 +243,7 @@ def _describe(name: str, transactions: TransactionCoordinator) -> _Described:
         transaction_start_time_ms=txn.start_ms,
         producer_id=txn.producer_id,
         producer_epoch=txn.producer_epoch,
-        topics=_by_topic(txn.partitions),
+        topics=_by_topic(tp for tp in txn.partitions if ctx.permits("topics", tp.topic)),
     )
 
 
@@ -230,7 +256,10 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> list[DescribeTransactions
 
 
 def list_transactions(request: ListTransactionsRequest, ctx: Context) -> ListTransactionsResponse:
-    """ListTransactions, v0-1.  v1 minimum duration. Filters by state and producer id; no filter: all."""
+    """ListTransactions, v0-1.  v1 minimum duration. Filters by state and producer id; no filter: all.
+
+    Transactional ids that the client may not describe are left out.
+    """
     if ctx.services.transactions.is_loading:
         return ListTransactionsResponse(error_code=CoordinatorLoadInProgress.code)
     labels = dict.fromkeys(request.state_filters)
@@ -249,6 +278,7 @@ def list_transactions(request: ListTransactionsRequest, ctx: Context) -> ListTra
             if (not labels or txn.metadata.state in states)
             and _has_producer_id(txn, request.producer_id_filters)
             and (request.duration_filter <= ANY_DURATION or txn.metadata.start_ms < oldest_ms)
+            and ctx.permits("transactional ids", txn.name)
         ],
     )
 

@@ -5,7 +5,7 @@ verification the log keeps a `Verification`; if a marker comes before the write,
 transaction.partition.verification.enable=false disables the verification.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Container, Mapping
 from typing import TypeAlias, TypeVar
 
 from leadline.api.context import Context
@@ -46,9 +46,12 @@ U = TypeVar("U")
 Eventually: TypeAlias = T | Awaitable[T]  # an immediate value if the coordinator is this broker
 
 
-def verify_records(request: ProduceRequest, ctx: Context) -> Eventually[Verdicts]:
-    """Verifies each partition with transactional records. InvalidProducerIdMapping if there are two producers."""
-    headers = _transactional(request, ctx)
+def verify_records(request: ProduceRequest, permitted: Container[str], ctx: Context) -> Eventually[Verdicts]:
+    """Verifies each partition with transactional records, of topics that the client may write.
+
+    InvalidProducerIdMapping if there are two producers.
+    """
+    headers = _transactional(request, permitted, ctx)
     producers = {ProducerIdAndEpoch(header.producer_id, header.producer_epoch) for header in headers.values()}
     if len(producers) > 1:
         raise InvalidProducerIdMapping(f"records of {len(producers)} transactional producers in one request")
@@ -168,10 +171,12 @@ def _transaction(
     )
 
 
-def _transactional(request: ProduceRequest, ctx: Context) -> dict[TopicPartition, Header]:
+def _transactional(request: ProduceRequest, permitted: Container[str], ctx: Context) -> dict[TopicPartition, Header]:
     """Partitions that are not hosted here are rejected later."""
     headers = {}
     for topic in request.topic_data:
+        if topic.name not in permitted:
+            continue
         for data in topic.partition_data:
             tp, header = TopicPartition(topic.name, data.index), _header(data.records)
             if header is not None and header.is_transactional and header.has_producer_id:

@@ -5,12 +5,14 @@ It is a single node on its embedded tree, unless zookeeper.connect names a ZooKe
 """
 
 import asyncio
+import logging
 from contextlib import AsyncExitStack
 from functools import partial
 
 from leadline.api.context import Services
 from leadline.api.fast.produce_templates import ProduceTemplates
 from leadline.api.fetch_sessions import Sessions
+from leadline.broker.access_control import acl_store, open_doors, start_following, super_users_of
 from leadline.broker.identity import Identity, identify, properties_of
 from leadline.broker.inter_broker import InterBroker
 from leadline.broker.net import Net
@@ -52,6 +54,8 @@ from leadline.runtime.deferred_completions import of_running_loop
 from leadline.runtime.network import host_name
 from leadline.runtime.ports import raise_descriptor_limit
 
+log = logging.getLogger(__name__)
+
 KAFKAS_STOP = -1  # in .kafka_cleanshutdown, where Kafka with ZooKeeper has no broker epoch either
 
 
@@ -79,6 +83,7 @@ class Broker:
         self.clock, self.chance, self.files = self.ports.time, self.ports.chance, self.ports.files
         self.dirs = LogDirs(settings.storage, self.clock, self.chance, self.files, self._topic_config)
         self.dirs.on_offline.append(self._dir_failed)
+        super_users_of(settings.broker)  # raises, before anything is opened, if it is no list of principals
         self.upkeep = LogTasks(self.dirs)
         self.failed = asyncio.Event()  # no log directory is left
         self.addresses: dict[str, Endpoint] = {}  # where it listens, by listener
@@ -99,6 +104,9 @@ class Broker:
             self._listen()
             self._build(identity)
             await make_persistent_nodes(self.tree)
+            if self.services.acls is not None:
+                await start_following(self.services.acls, self.services.audit, self.clock, stack)
+            self._warn_of_open_doors()
             stack.push_async_callback(self.upkeep.stop)
             stack.push_async_callback(self.configs.stop)
             stack.callback(self.peers.close)
@@ -162,6 +170,11 @@ class Broker:
             for listener in self.settings.listeners.advertised
         }
 
+    def _warn_of_open_doors(self) -> None:
+        bound, acls = self.settings.listeners.bound, self.services.acls
+        for sentence in open_doors(self.settings.broker, acls, bound, self.addresses):
+            log.warning("%s", sentence)
+
     # The parts
 
     def _build(self, identity: Identity) -> None:
@@ -201,6 +214,7 @@ class Broker:
             produce_templates=ProduceTemplates(),
             is_alone=self.is_alone,
             peer_monitor=monitor,
+            acls=acl_store(settings.broker, self.tree, self.clock, self.chance),
         )
         self.requests = Requests(self.services, self.clock.monotonic_s)
         self._brokers = brokers

@@ -5,6 +5,7 @@ A broker that is the controller itself serves its own requests without a connect
 
 from collections.abc import Callable
 
+from leadline.api.authorization import OWN_REQUEST
 from leadline.api.context import ClientConnection, Context, Services
 from leadline.api.inter_broker import LoopbackPeer, alter_partition, controlled_shutdown
 from leadline.cluster.broker_client import BrokerClient, LeaderClient, TcpBrokerClient
@@ -63,4 +64,4 @@ class InterBroker:
         return await self.services.peers.ask_controller(request, ControlledShutdownResponse, version, timeout_s)
 
     def _own_request(self, version: int) -> Context:
-        return Context(self.services, version, None, ClientConnection("", ""))
+        return Context(self.services, version, None, ClientConnection("", ""), OWN_REQUEST)

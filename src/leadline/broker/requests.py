@@ -65,7 +65,7 @@ class Requests:
     def _handle(self, entry: Entry, head: RequestHead, connection: Connection, frame: memoryview) -> Served:
         if not head.is_supported:
             return _unsupported(head.api_key, head.version, head.correlation_id)
-        ctx = Context(self.services, head.version, head.client_id, connection.client)
+        ctx = Context(self.services, head.version, head.client_id, connection.client, entry.authorization)
         answer = serve_without_collections(entry.serve, frame, head.body_at, ctx)
         if answer is None:
             return None

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from leadline.config import crosschecks, unsupported
+from leadline.config.authorizer import AuthorizerConfig
 from leadline.config.checks import at_least
 from leadline.config.cluster import ClusterConfig
 from leadline.config.coordinators import CoordinatorConfig
@@ -44,7 +45,7 @@ _NOT_SUPPORTED = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig(StorageConfig, ClusterConfig, NetworkConfig, ReplicationConfig, CoordinatorConfig):
+class BrokerConfig(StorageConfig, ClusterConfig, NetworkConfig, ReplicationConfig, CoordinatorConfig, AuthorizerConfig):
     """The settings of a broker that are obeyed, without the defaults of topics: those are a LogConfig."""
 
     log_dir: str = setting("leadline-data", STRING, "the log directory, if log.dirs is not set", importance=HIGH)

@@ -1,6 +1,6 @@
-"""The settings of TLS, SASL and the authorizer, which this broker does not have. `unsupported` explains the two kinds.
+"""The settings of TLS and SASL, which this broker does not have. `unsupported` explains the two kinds.
 
-    a setting that protects is refused: a certificate, a login, an ACL
+    a setting that protects is refused: a certificate, a login
     a parameter of such a protection is accepted: it has no effect by itself, in Kafka too
 
 Pure: a table.
@@ -8,7 +8,7 @@ Pure: a table.
 
 from collections.abc import Iterator
 
-from leadline.config.checks import anything, at_least, one_of
+from leadline.config.checks import at_least, one_of
 from leadline.config.settings import Importance, Mode, SettingRow, accepted, refused
 from leadline.config.values import ConfigType
 
@@ -25,7 +25,7 @@ PER_BROKER = Mode.PER_BROKER
 
 
 def rows() -> Iterator[SettingRow]:
-    for group in (_tls, _tls_parameters, _sasl, _authorizer):
+    for group in (_tls, _tls_parameters, _sasl):
         yield from group()
 
 
@@ -94,15 +94,3 @@ def _sasl() -> Iterator[SettingRow]:
     yield row("sasl.server.max.receive.size", INT, 524_288, "the largest message of a login")
     delay = "how long a connection that failed to authenticate waits before it is closed"
     yield row("connection.failed.authentication.delay.ms", INT, 100, delay, at_least(0), importance=LOW)
-
-
-def _authorizer() -> Iterator[SettingRow]:
-    row = refused("this broker has no authorizer, so all requests are allowed; leave it out")
-    decides = "class that authorizes requests; empty: all requests are allowed"
-    yield row("authorizer.class.name", STRING, "", decides, anything, importance=LOW)
-    row = accepted("this broker has no authorizer")
-    yield row(
-        "super.users", STRING, "", "users whose requests are always allowed, separated by semicolons", not_in_kafka=True
-    )
-    everybody = "whether requests without a matching ACL are allowed"
-    yield row("allow.everyone.if.no.acl.found", BOOLEAN, False, everybody, not_in_kafka=True)

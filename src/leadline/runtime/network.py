@@ -116,7 +116,8 @@ class TcpListeningSocket(TcpSocket):
         if address[0] == sock.getsockname()[0]:
             with suppress(OSError):  # the system's congestion control then stays in use
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, UNPACED)
-        return sock, address[0].removeprefix("::ffff:"), address[1]
+        scope = f"%{address[3]}" if len(address) > 3 and address[3] else ""  # of a link-local IPv6 address
+        return sock, address[0].removeprefix("::ffff:") + scope, address[1]
 
 
 class TcpNetwork:

@@ -106,6 +106,11 @@ class AuditLog:
     def __init__(self) -> None:
         self._limit = DenialLimit()
 
+    @staticmethod
+    def is_logged(allowed: bool, requested: bool = True) -> bool:
+        """Whether a decision is a line. `requested`: the client requested access; else it only shapes an answer."""
+        return log.isEnabledFor(TRACE if not requested else logging.DEBUG if allowed else logging.INFO)
+
     def allowed(self, record: AuditRecord) -> None:
         if log.isEnabledFor(logging.DEBUG):
             log.debug("%s", record)

@@ -63,7 +63,7 @@ DescribeGroups: groups: Describe Group: g PART
 ListGroups: groups: Describe Cluster, Describe Group: - HIDDEN
 DeleteGroups: groups: Delete Group: g PART
 InitProducerId: transactional id: Write TransactionalId: x RESPONSE
-InitProducerId: no transactional id: Write any Topic, IdempotentWrite Cluster: c RESPONSE
+InitProducerId: no transactional id: IdempotentWrite Cluster, Write any Topic: c RESPONSE
 AddPartitionsToTxn 0-3: transactional id: Write TransactionalId: x RESPONSE
 AddPartitionsToTxn 0-3: topics: Write Topic: t PART
 AddPartitionsToTxn 4-5: transactions: ClusterAction Cluster: c RESPONSE
@@ -86,6 +86,7 @@ DeleteTopics: topic ids: Describe Topic: t PART
 DeleteRecords: topics: Delete Topic: t PART
 DescribeConfigs: topics: DescribeConfigs Topic: t PART
 DescribeConfigs: brokers: DescribeConfigs Cluster: c PART
+DescribeConfigs: groups: Describe Group: g PART
 AlterConfigs: topics: AlterConfigs Topic: t PART
 AlterConfigs: brokers: AlterConfigs Cluster: c PART
 IncrementalAlterConfigs: topics: AlterConfigs Topic: t PART

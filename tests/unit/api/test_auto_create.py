@@ -2,6 +2,7 @@
 
 import pytest
 
+from leadline.api.authorization import OWN_REQUEST
 from leadline.api.auto_create import auto_create
 from leadline.api.context import Context
 from leadline.cluster.metadata_cache import CachedTopic
@@ -11,7 +12,7 @@ from tests.support.in_memory_broker import InMemoryClient, run
 
 
 def context(client: InMemoryClient) -> Context:
-    return Context(client.broker.services, 0, "test", client.client)
+    return Context(client.broker.services, 0, "test", client.client, OWN_REQUEST)
 
 
 async def created(client: InMemoryClient, name: str) -> tuple[CachedTopic, dict[str, str]]:

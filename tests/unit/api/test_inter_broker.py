@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from leadline.api.authorization import AUTHORIZATION
 from leadline.api.context import ClientConnection, Context, Services
 from leadline.api.inter_broker import (
     allocate_producer_ids,
     alter_partition,
     among_brokers,
     leader_and_isr,
+    refused_leader_and_isr,
     stop_replica,
 )
 from leadline.broker.broker import Broker
@@ -61,7 +63,7 @@ def run(path: Path, test: Callable[[Broker], Awaitable[None]], directories: int 
 
 
 def context_of(services: Services, version: int) -> Context:
-    return Context(services, version, None, ClientConnection("", ""))
+    return Context(services, version, None, ClientConnection("", ""), AUTHORIZATION[4])
 
 
 def lead(broker: Broker, **changed: object) -> LeaderAndIsrRequest:
@@ -182,7 +184,7 @@ def test_a_replica_is_stopped_and_kept_or_deleted(tmp_path: Path) -> None:
 
 def test_a_node_that_is_alone_takes_nobody_else_for_a_controller(tmp_path: Path) -> None:
     async def test(broker: Broker) -> None:
-        serve = among_brokers(leader_and_isr, LeaderAndIsrResponse)
+        serve = among_brokers(leader_and_isr, refused_leader_and_isr)
         answer = serve(LeaderAndIsrRequest(controller_epoch=99), context_of(broker.services, 7))
         assert isinstance(answer, LeaderAndIsrResponse)
         assert answer.error_code == ClusterAuthorizationFailed.code

@@ -5,6 +5,7 @@ from typing import cast
 import pytest
 
 from leadline.api import TABLE, api_versions, by_key
+from leadline.api.authorization import AUTHORIZATION
 from leadline.api.context import ClientConnection, Context, Services
 from leadline.wire.apis import API_VERSIONS, APIS
 from leadline.wire.codec import decode, to_bytes
@@ -12,7 +13,7 @@ from leadline.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
 FETCH, OLDEST_FETCH = 1, 4  # before it, records had another format
 NOT_SERVED = {48, 49, 50, 51}  # client quotas and SCRAM credentials
-CONTEXT = Context(cast(Services, None), 3, None, ClientConnection("", ""))
+CONTEXT = Context(cast(Services, None), 3, None, ClientConnection("", ""), AUTHORIZATION[18])
 
 
 def test_a_request_that_is_listed_twice_is_refused() -> None:

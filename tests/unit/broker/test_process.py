@@ -106,9 +106,9 @@ def test_a_bad_setting_is_told_by_its_name(tmp_path: Path, settings: dict[str, s
         (
             {
                 "listeners": "PLAINTEXT://127.0.0.1:0",
-                "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             },
-            r"authorizer\.class\.name=kafka.*: not supported: this broker has no authorizer",
+            r"authorizer\.class\.name=org.*: not supported: Java classes cannot be loaded",
         ),
     ],
 )

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import leadline
+from leadline.config.authorizer import ACL_AUTHORIZER
 from leadline.config.broker import BrokerConfig, broker_settings
 from leadline.config.topic import LogConfig
 from leadline.config.values import LONG_MAX, InvalidSetting
@@ -143,8 +144,8 @@ def test_a_listener_that_calls_itself_secure_is_refused_by_name(protocol: str, m
 @pytest.mark.parametrize(
     "given",
     [
-        {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"},
         {"authorizer.class.name": "my.Own"},
+        {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"},
         {"sasl.enabled.mechanisms": "PLAIN"},
         {"sasl.enabled.mechanisms": "GSSAPI,PLAIN"},
         {"sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256"},
@@ -178,7 +179,6 @@ def test_what_shapes_a_protection_that_is_not_there_is_named() -> None:
     settings = broker_settings(
         {
             "ssl.endpoint.identification.algorithm": "",
-            "super.users": "User:admin",
             "listener.name.plaintext.ssl.protocol": "TLSv1.3",
             "listener.name.elsewhere.ssl.keystore.location": "/x",
         }
@@ -187,8 +187,22 @@ def test_what_shapes_a_protection_that_is_not_there_is_named() -> None:
         "listener.name.elsewhere.ssl.keystore.location",
         "listener.name.plaintext.ssl.protocol",
         "ssl.endpoint.identification.algorithm",
-        "super.users",
     ]
+
+
+def test_the_settings_of_the_authorizer_are_obeyed() -> None:
+    assert broker_settings({}).broker.authorizer_class_name == ""
+    settings = broker_settings(
+        {
+            "authorizer.class.name": " kafka.security.authorizer.AclAuthorizer ",
+            "super.users": "User:admin;User:CN=a,O=b",
+            "allow.everyone.if.no.acl.found": "true",
+        }
+    )
+    assert settings.broker.authorizer_class_name == ACL_AUTHORIZER
+    assert settings.broker.super_users == "User:admin;User:CN=a,O=b"
+    assert settings.broker.allow_everyone_if_no_acl_found
+    assert settings.ignored == ()
 
 
 def test_what_is_set_while_brokers_run_has_no_place_in_a_file() -> None:

@@ -7,6 +7,7 @@ falls back with the session already updated.
 import asyncio
 from typing import NamedTuple
 
+from leadline.api.authorization import AUTHORIZATION
 from leadline.api.context import ClientConnection, Context, Services
 from leadline.api.fetch import Fetch, fetch_in_session
 from leadline.api.fetch_sessions import PartitionWatcher, SentWatermarks, Session
@@ -30,7 +31,8 @@ MOST_LINGERING_MS = 1000  # shorter timers are kept when their fetch is answered
 def fetch_by_follower(
     frame: memoryview, version: int, correlation_id: int, client: ClientConnection, services: Services
 ) -> list[Piece] | ImmediateFuture[list[Piece]] | None:
-    if version != VERSION:
+    acls = services.acls
+    if version != VERSION or (acls is not None and not client.grants.is_broker(acls.authorizer.version)):
         return None
     request = follower_fetch.parse_request(frame)
     if request is None:
@@ -101,7 +103,7 @@ class FollowerFetch:
         self._request, self._fallback = request, None
         self._now_ms = self._services.clock.now_ms()
         self.session.epoch += 1
-        self.session.seen(self._now_ms)
+        self.session.seen(self._now_ms, is_contact=True)
 
     def position_reported(self, position: FetchPosition, watcher: PartitionWatcher) -> None:
         request, session, key = self._request, self.session, watcher.partition
@@ -151,7 +153,11 @@ class FollowerFetch:
             session_epoch=request.session_epoch,
             replica_state=FetchRequest.ReplicaState(replica_id=request.replica, replica_epoch=request.broker_epoch),
         )
-        return fetch_in_session(message, Context(self._services, VERSION, None, self._client), self.session)
+        return fetch_in_session(
+            message,
+            Context(self._services, VERSION, None, self._client, AUTHORIZATION[FetchRequest.API_KEY or 0]),
+            self.session,
+        )
 
     # Waiting
 

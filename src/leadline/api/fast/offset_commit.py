@@ -3,7 +3,7 @@
 A consumer commits the same partitions again and again on one connection. Two commits in a row with the same outline
 become a template: one of the request, in which correlation id, offsets and leader epochs are blanks, one of the records
 in the journal, and one of the response. A request that matches is not decoded. Whatever may have changed is checked
-again: the group, the member, and whether the partitions exist.
+again: the group, the member, whether the partitions exist, and whether it is still allowed.
 """
 
 from collections.abc import Awaitable
@@ -21,6 +21,7 @@ from leadline.wire.primitives import BUFFERS, Piece
 from leadline.wire.templates import INT, LONG, Template
 
 OLDEST = 6  # before it a commit has no leader epoch
+NO_ACLS = -1  # instead of their version: there is no authorizer
 MOST_BYTES = 8192  # of a request that becomes a template
 
 Reply = bytes | list[Piece]
@@ -44,6 +45,7 @@ class OffsetCommitRequestTemplate(NamedTuple):
     entries: OffsetCommitTemplate
     response: Template  # blank: correlation id
     highest: dict[str, int]  # by topic: the highest of the partitions that must exist
+    acl_version: int  # at which all of it was allowed
 
 
 def commit_by_template(
@@ -51,6 +53,8 @@ def commit_by_template(
 ) -> Reply | Awaitable[Reply] | None:
     template = client.last_commit
     if not isinstance(template, OffsetCommitRequestTemplate) or (numbers := template.request.match(frame)) is None:
+        return None
+    if services.acls is not None and template.acl_version != services.acls.authorizer.version:
         return None
     partition_count = services.metadata.partition_count
     for topic, highest in template.highest.items():
@@ -110,6 +114,9 @@ def _template(
         for topic in request.topics
         for part in topic.partitions
     }
+    acl_version = _acl_version(request, ctx)
+    if acl_version is None:
+        return None
     template = Template(_specimen(frame, body_at, request, ctx.version))
     if not metadata or template.blanks != 1 + 2 * len(metadata) or template.match(frame) is None:
         return None
@@ -123,7 +130,25 @@ def _template(
     highest: dict[str, int] = {}
     for tp in metadata:
         highest[tp.topic] = max(tp.partition, highest.get(tp.topic, 0))
-    return OffsetCommitRequestTemplate(ctx.version, _committer(request), template, entries, response, highest)
+    return OffsetCommitRequestTemplate(
+        ctx.version, _committer(request), template, entries, response, highest, acl_version
+    )
+
+
+def _acl_version(request: OffsetCommitRequest, ctx: Context) -> int | None:
+    """The version of the ACLs at which the whole commit is allowed; None if it is not.
+
+    If the audit log has a line for each decision, each one has to be made: None as well.
+    """
+    acls = ctx.services.acls
+    if acls is None:
+        return NO_ACLS
+    if ctx.services.audit.is_logged(allowed=True):
+        return None
+    names = {topic.name for topic in request.topics}
+    permitted = ctx.permitted("topics", names)
+    is_allowed = ctx.permits("group", request.group_id) and all(name in permitted for name in names)
+    return acls.authorizer.version if is_allowed else None
 
 
 def _specimen(frame: Buffer, body_at: int, request: OffsetCommitRequest, version: int) -> bytes:

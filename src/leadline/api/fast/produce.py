@@ -32,10 +32,18 @@ _NOWHERE = (0, 0)
 
 
 def serve_produce(frame: Buffer, body_at: int, ctx: Context) -> Answer:
-    """Requests that start like this one take the fast path from now on."""
+    """Requests that start like this one take the fast path from now on, if they come from a client that may."""
     request, _ = decode_from(ProduceRequest, frame, ctx.version, body_at)
-    ctx.services.produce_templates.learn(frame, body_at, request, ctx.version)
-    return produce(request, ctx)
+    answer = produce(request, ctx)
+    if request.topic_data and _may_write(request.topic_data[0].name, ctx.client, ctx.services):
+        ctx.services.produce_templates.learn(frame, body_at, request, ctx.version)
+    return answer
+
+
+def _may_write(topic: str, client: ClientConnection, services: Services) -> bool:
+    """Whether a request of this connection has been allowed to, and no ACL has changed since."""
+    acls = services.acls
+    return acls is None or client.grants.may_write(topic, acls.authorizer.version)
 
 
 def produce_by_template(
@@ -45,7 +53,9 @@ def produce_by_template(
     if match is None:
         return None
     template, records = match
-    tp, acks, replicas = template.tp, template.acks, services.replicas
+    tp, acks, replicas, acls = template.tp, template.acks, services.replicas, services.acls
+    if acls is not None and not client.grants.may_write(tp.topic, acls.authorizer.version):
+        return None  # the handler decides, and says what is wrong
     hosted = replicas.hosted.get(tp)
     if hosted is None or hosted.log.offline:
         return None  # the handler says what is wrong
