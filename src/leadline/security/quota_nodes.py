@@ -167,7 +167,7 @@ def entity_of_request(parts: Iterable[tuple[str, str | None]]) -> ConfigEntity:
         )
     ip = names[IP]
     if ip is not DEFAULT and not _HOST.fullmatch(ip):  # it becomes a step of a path as it is
-        raise InvalidRequest(f"{ip} is not a valid IP or resolvable host.")
+        raise InvalidRequest(f"{znodes.sanitize(ip)} is not a valid IP or resolvable host.")
     return IpEntity(ip)
 
 

@@ -154,7 +154,7 @@ def test_an_entity_of_a_request(parts: list[tuple[str, str | None]], entity: Con
         ([], "Invalid empty client quota entity"),
         ([("user", "")], "Empty user not supported"),
         ([("group", "g")], "Unhandled client quota entity type: group"),
-        ([("ip", "1.1.1.1/../x")], r"1\.1\.1\.1/\.\./x is not a valid IP or resolvable host"),
+        ([("ip", "1.1.1.1/../x")], r"1\.1\.1\.1%2F\.\.%2Fx is not a valid IP or resolvable host"),
         ([("ip", "..")], r"\.\. is not a valid IP or resolvable host"),
         ([("ip", "1.1.1.1"), ("user", "u")], "IP entity should not be used with user/client ID entity"),
     ],
