@@ -201,8 +201,8 @@ class Cleaner:
         finally:
             current.kill()
             try:
-                await process.wait()
-            finally:  # also if the task is cancelled while it waits
+                await _ended(process)
+            finally:
                 del self._passes.by_partition[tp]
                 current.over.set()
         return True
@@ -247,6 +247,18 @@ class Cleaner:
 
     async def stop(self) -> None:
         await self._passes.abort_all()
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """A killed process ends soon. To be cancelled meanwhile does not end the wait for it."""
+    end, is_cancelled = asyncio.ensure_future(process.wait()), False
+    while not end.done():
+        try:
+            await asyncio.shield(end)
+        except asyncio.CancelledError:
+            is_cancelled = True
+    if is_cancelled:
+        raise asyncio.CancelledError
 
 
 def _log_stats(tp: TopicPartition, stats: Mapping[str, float]) -> None:
