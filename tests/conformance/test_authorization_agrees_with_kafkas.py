@@ -27,6 +27,7 @@ from leadline.security.acls import (
     ResourcePattern,
     ResourceType,
 )
+from leadline.security.audit import AuditRecord
 from leadline.security.authorizer import Authorizer
 from leadline.security.principal import Principal
 from leadline.wire.messages import (
@@ -395,3 +396,30 @@ def test_without_any_acl_the_setting_decides_as_in_kafka(cluster: Cluster) -> No
         until(lambda admin=admin: kafkas_acls(admin) == set(), "Kafka follows", UPDATES_S)  # type: ignore[misc]
         admin.close()
         compare(kafka, of_acls([], allow_everyone), "alice", "127.0.0.1")
+
+
+def test_denials_are_audited_in_kafkas_words(cluster: Cluster) -> None:
+    put_in_force(cluster.zookeeper.connect, [])
+    admin = cluster.strict.connect()
+    until(lambda: kafkas_acls(admin) == set(), "Kafka follows", UPDATES_S)
+    admin.close()
+    client = cluster.strict.connect_as("bob", "127.0.0.2")
+    answers = kafkas_answers(client)
+    client.close()
+    requests = {
+        (AclOperation.DESCRIBE, TOPIC): "ListOffsets",
+        (AclOperation.WRITE, TOPIC): "Produce",
+        (AclOperation.READ, GROUP): "Heartbeat",
+        (AclOperation.DESCRIBE_CONFIGS, TOPIC): "DescribeConfigs",
+        (AclOperation.WRITE, TRANSACTIONAL_ID): "EndTxn",
+        (AclOperation.CLUSTER_ACTION, CLUSTER): "AllocateProducerIds",
+    }
+    bob = Principal("User", "bob")
+    lines = [
+        str(AuditRecord(bob, False, question.operation, "127.0.0.2", question.resource_type, question.name, request))
+        for question in answers
+        if (request := requests.get(question[:2]))
+    ]
+    assert len(lines) == 5 * len(NAMES) + 1
+    log = cluster.strict.broker.log
+    until(lambda: all(line in log.read_text() for line in lines), lambda: lines, UPDATES_S)

@@ -11,6 +11,7 @@ from random import Random
 import pytest
 
 from leadline.coordination.zookeeper.client import ZooKeeperTree
+from leadline.errors import ThrottlingQuotaExceeded
 from leadline.runtime.ports import SystemTime
 from leadline.security.client_quotas import DEFAULT, ClientQuotas, QuotaEntity, QuotaKind
 from leadline.security.connection_rates import ConnectionRates
@@ -37,6 +38,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.conformance
 
+CREATE_TOPICS = 19
 HISTORIES = 400
 NOW_MS = 1_794_778_757_210
 PAUSES = [0, 0, 1, 17, 999, 1000, 1001, 2500, 9999, 10_000, 10_999, 11_000, 11_001, 23_456]
@@ -110,7 +112,7 @@ def test_token_buckets_fill_and_throttle_as_kafkas_do() -> None:
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The port of one with a quota of 999 bytes a second for each client id, which our store has set."""
+    """The port of a broker with quotas that our store has set: of bytes for each client id, of mutations for one."""
     directory: Path = tmp_path_factory.mktemp("quotas")
     with zookeeper(directory / "zk") as zk, broker(directory / "broker", zk) as server:
         connection = Connection("127.0.0.1", server.port)
@@ -128,8 +130,11 @@ def set_quota(connect: str) -> None:
             connect, session_timeout_ms=20_000, connection_timeout_ms=60_000, max_in_flight=10
         )
         store = QuotaStore(tree, ClientQuotas(), ConnectionRates(["PLAINTEXT"], "PLAINTEXT"), SystemTime())
-        entity, changes = QuotaEntity(None, DEFAULT), [QuotaAlteration("producer_byte_rate", 999)]
-        await store.alter(entity, lambda config: altered(entity, config, changes))
+        for entity, change in (
+            (QuotaEntity(None, DEFAULT), QuotaAlteration("producer_byte_rate", 999)),
+            (QuotaEntity(None, "mutator"), QuotaAlteration("controller_mutation_rate", 1)),
+        ):
+            await store.alter(entity, lambda config, e=entity, c=change: altered(e, config, [c]))  # type: ignore[misc]
         await tree.close()
 
     asyncio.run(main())
@@ -137,7 +142,7 @@ def set_quota(connect: str) -> None:
 
 def has_quota(connection: Connection) -> bool:
     request = DescribeClientQuotasRequest(components=[], strict=False)
-    return bool(connection.ask(DescribeClientQuotasResponse, request, 0).entries)
+    return len(connection.ask(DescribeClientQuotasResponse, request, 0).entries or []) == 2
 
 
 def of_default_quota() -> ClientQuotas:
@@ -165,6 +170,39 @@ def test_a_real_broker_throttles_for_as_long(kafka: int, sizes: list[int]) -> No
         if throttle_ms:
             break  # the connection is muted
     connection.close()
+
+
+def test_a_real_broker_refuses_mutations_for_as_long(kafka: int) -> None:
+    """A bucket of 11 tokens is overdrawn by 12 partitions; the next topic is refused until it is filled again."""
+    quotas = of_default_quota()
+    quotas.put(QuotaEntity(None, "mutator"), {QuotaKind.CONTROLLER_MUTATION_RATE: 1})
+    connection = Connection("127.0.0.1", kafka, "mutator")
+
+    def create(name: str, partitions: int, version: int) -> tuple[int, int]:
+        topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+        answer = connection.ask(CreateTopicsResponse, CreateTopicsRequest(topics=[topic], timeout_ms=60_000), version)
+        return answer.topics[0].error_code, answer.throttle_time_ms
+
+    def ours(partitions: int, version: int, at_ms: int) -> tuple[int, int]:
+        quota, code = quotas.mutation_quota("ANONYMOUS", "mutator", CREATE_TOPICS, version, at_ms), 0
+        try:
+            quota.record(partitions, at_ms)
+        except ThrottlingQuotaExceeded as error:
+            code = error.code
+        return code, quota.throttle_ms(at_ms)
+
+    begun_ms = now_ms()
+    assert create("mutated", 300, 7) == ours(300, 7, begun_ms) == (0, 0)
+    code, throttle_ms = create("refused", 1, 7)
+    ended_ms = now_ms()
+    connection.close()  # it is muted
+    assert ours(1, 7, begun_ms) == (code, 289_000)
+    assert ours(1, 7, ended_ms)[1] <= throttle_ms <= 289_000
+    connection = Connection("127.0.0.1", kafka, "mutator")
+    code, throttle_ms = create("permitted", 10, 5)
+    connection.close()
+    assert ours(10, 5, now_ms())[1] <= throttle_ms <= 299_000
+    assert code == 0
 
 
 def now_ms() -> int:
