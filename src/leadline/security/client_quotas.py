@@ -49,6 +49,8 @@ class QuotaEntity(NamedTuple):
 
 
 class QuotaKind(Enum):
+    __hash__ = object.__hash__  # that of Enum is a call of Python, in each lookup
+
     PRODUCER_BYTE_RATE = "producer_byte_rate"  # bytes of Produce requests a second
     CONSUMER_BYTE_RATE = "consumer_byte_rate"  # bytes of Fetch responses a second
     REQUEST_PERCENTAGE = "request_percentage"  # of one thread
@@ -75,13 +77,13 @@ class _MeasureKey(NamedTuple):
 
 
 class ClientMeasure:
-    """What is recorded of those who share a quota, and the quota, if there is one."""
+    """What is recorded of those who share a quota, and the quota, if there is one. Ask for it for each request."""
 
     __slots__ = ("bound", "bucket", "key", "rate")
 
-    def __init__(self, key: _MeasureKey, bound: float | None, rate: Rate, bucket: TokenBucket) -> None:
-        self.key, self.bound = key, bound
-        self.rate, self.bucket = rate, bucket
+    def __init__(self, key: _MeasureKey, rate: Rate, bucket: TokenBucket) -> None:
+        self.key, self.rate, self.bucket = key, rate, bucket
+        self.bound: float | None = None  # None: no limit
 
     def record(self, value: float, now_ms: int) -> None:
         self.rate.record(value, now_ms)
@@ -109,18 +111,15 @@ class ClientQuotas:
     ) -> None:
         self.samples, self.sample_ms = samples, sample_ms
         self._mutation_window = mutation_samples, mutation_sample_ms
+        self.are_enabled = False  # whether anything is recorded
         self._levels = _Levels.NONE
         self._bounds: dict[QuotaKind, dict[QuotaEntity, float]] = {kind: {} for kind in QuotaKind}
         self._measures: dict[QuotaKind, dict[_MeasureKey, ClientMeasure]] = {kind: {} for kind in QuotaKind}
         self._resolved: dict[tuple[QuotaKind, str, str], ClientMeasure] = {}  # by user and client id
 
-    @property
-    def are_enabled(self) -> bool:
-        """Whether anything is recorded."""
-        return self._levels is not _Levels.NONE
-
     def put(self, entity: QuotaEntity, quotas: Mapping[QuotaKind, float]) -> None:
         """All quotas of an entity, in place of those before; none of them: its node has none, or is gone."""
+        self.are_enabled = True
         if entity.user is None:
             self._levels |= _Levels.CLIENT_ID
         else:
@@ -130,9 +129,7 @@ class ClientQuotas:
                 bounds[entity] = quotas[kind]
             else:
                 bounds.pop(entity, None)
-            for key, measure in self._measures[kind].items():
-                measure.bound = self._bound(kind, key)
-        self._resolved.clear()
+        self._resolved.clear()  # each measure gets its bound anew when it is next asked for
 
     def quotas(self, entity: QuotaEntity) -> dict[QuotaKind, float]:
         """What was put."""
@@ -163,9 +160,10 @@ class ClientQuotas:
     def drop_idle(self, now_ms: int, idle_ms: int = IDLE_MS) -> None:
         """Measures of clients that are gone. What they would measure now is what new ones would."""
         for kind, measures in self._measures.items():
-            self._measures[kind] = {
-                key: measure for key, measure in measures.items() if not measure.is_idle(now_ms, idle_ms)
-            }
+            for key, measure in list(measures.items()):
+                measure.bound = self._bound(kind, key)
+                if measure.is_idle(now_ms, idle_ms):
+                    del measures[key]
         self._resolved.clear()
 
     def _measure(self, kind: QuotaKind, key: _MeasureKey, now_ms: int) -> ClientMeasure:
@@ -174,9 +172,9 @@ class ClientQuotas:
         if measure is None:
             if len(measures) >= MOST_MEASURES:
                 self.drop_idle(now_ms, 0)
-                measures = self._measures[kind]
             rate, bucket = Rate(self.samples, self.sample_ms), TokenBucket(*self._mutation_window)
-            measure = measures[key] = ClientMeasure(key, self._bound(kind, key), rate, bucket)
+            measure = measures[key] = ClientMeasure(key, rate, bucket)
+        measure.bound = self._bound(kind, key)
         return measure
 
     def _key(self, kind: QuotaKind, user: str, client_id: str) -> _MeasureKey:

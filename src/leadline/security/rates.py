@@ -84,9 +84,10 @@ class Rate:
     def _purge(self, now_ms: int) -> None:
         """Samples in which nothing was recorded within the window start again, empty."""
         oldest_ms = now_ms - self._samples * self._sample_ms
-        for sample, last_ms in enumerate(self._last_ms):
-            if last_ms <= oldest_ms:
-                self._reset(sample, now_ms)
+        if min(self._last_ms, default=now_ms) <= oldest_ms:
+            for sample, last_ms in enumerate(self._last_ms):
+                if last_ms <= oldest_ms:
+                    self._reset(sample, now_ms)
 
 
 def java_round(value: float) -> int:

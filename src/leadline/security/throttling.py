@@ -38,6 +38,8 @@ def produce_throttle_ms(
     quotas: ClientQuotas, client: QuotaClient, request_bytes: int, handler_ns: int, acks: int, now_ms: int
 ) -> int:
     """`request_bytes`: header and body, without the size before them."""
+    if not quotas.are_enabled:
+        return 0
     for_bytes = _throttle_ms(quotas, QuotaKind.PRODUCER_BYTE_RATE, client, request_bytes, now_ms)
     return max(for_bytes, request_throttle_ms(quotas, client, handler_ns, now_ms) if acks else 0)
 
@@ -55,6 +57,8 @@ def fetch_throttle_ms(
 
 def request_throttle_ms(quotas: ClientQuotas, client: QuotaClient, handler_ns: int, now_ms: int) -> int:
     """Of any request but the exempt ones."""
+    if not quotas.are_enabled:
+        return 0
     percentage = handler_ns * NANOS_TO_PERCENTAGE_PER_SECOND
     return _throttle_ms(quotas, QuotaKind.REQUEST_PERCENTAGE, client, percentage, now_ms, quotas.sample_ms)
 

@@ -81,13 +81,13 @@ async def data_of(tree: Tree, pattern: ResourcePattern) -> bytes | None:
 
 
 async def notifications(tree: Tree) -> list[bytes]:
-    found = []
+    contents = []
     for path in acl_nodes.CHANGES.values():
         for name in await tree.children(path) or []:
             node = await tree.get(f"{path}/{name}")
             assert node is not None
-            found.append(node.data)
-    return found
+            contents.append(node.data)
+    return contents
 
 
 def test_a_store_creates_the_parents_of_all_types(run: Run, tree: Tree) -> None:

@@ -100,6 +100,7 @@ def test_a_quota_that_changes_counts_at_once_for_what_was_recorded() -> None:
     assert measure(quotas) is recorded
     assert recorded.record_and_throttle_ms(0, NOW) == 90_000
     quotas.put(QuotaEntity("u"), {})
+    assert measure(quotas) is recorded
     assert recorded.record_and_throttle_ms(10**9, NOW) == 0
 
 
@@ -153,9 +154,9 @@ def test_measures_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None
     quotas = with_quotas(QuotaEntity(None, DEFAULT))
     for n in range(1000):
         now = NOW + n * 1000
-        found = quotas.measure(PRODUCE, "u", f"c{n}", now)
-        assert found is not None
-        found.record(1, now)
+        of_client = quotas.measure(PRODUCE, "u", f"c{n}", now)
+        assert of_client is not None
+        of_client.record(1, now)
     assert len(quotas._measures[PRODUCE]) <= 100
     assert len(quotas._resolved) <= 100
 
