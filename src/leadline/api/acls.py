@@ -1,7 +1,7 @@
 """DescribeAcls, CreateAcls and DeleteAcls: the ACLs of the authorizer.
 
 Without an authorizer they are rejected, as Kafka does it. Kafka cannot parse a request with an UNKNOWN element, and
-closes the connection; the same goes for version 0 with pattern types, which it does not have.
+closes the connection. Version 0 has literal patterns only.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,6 @@ from leadline.wire.messages import (
 )
 
 UNKNOWN = 0  # of resource types, pattern types, operations and permissions alike
-PATTERNS_FROM = 1
 NOT_CONFIGURED = "No Authorizer is configured."
 
 _Described = DescribeAclsResponse.DescribeAclsResource
@@ -55,7 +54,7 @@ class AclFilter(Protocol):
 
 def describe_acls(request: DescribeAclsRequest, ctx: Context) -> DescribeAclsResponse:
     """DescribeAcls, v0-3.  v1 pattern types · v2 flexible · v3 the resource type USER."""
-    binding_filter = _filter(request, ctx.version)
+    binding_filter = _filter(request)
     if (refusal := ctx.refused("cluster")) is not None:
         return DescribeAclsResponse(error_code=refusal.code, error_message=str(refusal))
     if ctx.services.acls is None:
@@ -82,7 +81,7 @@ def describe_acls(request: DescribeAclsRequest, ctx: Context) -> DescribeAclsRes
 
 async def create_acls(request: CreateAclsRequest, ctx: Context) -> CreateAclsResponse:
     """CreateAcls, v0-3. Those of one pattern are created together, or none of them."""
-    bindings = [_binding(creation, ctx.version) for creation in request.creations]
+    bindings = [_binding(creation) for creation in request.creations]
     acls = _store(ctx)
     if isinstance(acls, WireError):
         return CreateAclsResponse(results=[_created(acls)] * len(bindings))
@@ -91,7 +90,7 @@ async def create_acls(request: CreateAclsRequest, ctx: Context) -> CreateAclsRes
 
 async def delete_acls(request: DeleteAclsRequest, ctx: Context) -> DeleteAclsResponse:
     """DeleteAcls, v0-3. An ACL that several filters match is reported by the first of them."""
-    filters = [_filter(acl_filter, ctx.version) for acl_filter in request.filters]
+    filters = [_filter(acl_filter) for acl_filter in request.filters]
     acls = _store(ctx)
     if isinstance(acls, WireError):
         result = _Filtered(error_code=acls.code, error_message=str(acls))
@@ -130,14 +129,14 @@ def _matching(binding: AclBinding, error: WireError | None) -> _Matching:
     )
 
 
-def _filter(acl_filter: AclFilter, version: int) -> AclBindingFilter:
-    pattern_type = acl_filter.pattern_type_filter
-    if version < PATTERNS_FROM and pattern_type == PatternType.ANY:
-        pattern_type = PatternType.LITERAL
-    _check((acl_filter.resource_type_filter, acl_filter.operation, acl_filter.permission_type), pattern_type, version)
+def _filter(acl_filter: AclFilter) -> AclBindingFilter:
+    pattern = acl_filter.resource_type_filter, acl_filter.pattern_type_filter
+    _check((*pattern, acl_filter.operation, acl_filter.permission_type))
     return AclBindingFilter(
         ResourcePatternFilter(
-            ResourceType(acl_filter.resource_type_filter), acl_filter.resource_name_filter, PatternType(pattern_type)
+            ResourceType(acl_filter.resource_type_filter),
+            acl_filter.resource_name_filter,
+            PatternType(acl_filter.pattern_type_filter),
         ),
         AccessControlEntryFilter(
             acl_filter.principal_filter,
@@ -148,9 +147,9 @@ def _filter(acl_filter: AclFilter, version: int) -> AclBindingFilter:
     )
 
 
-def _binding(creation: CreateAclsRequest.AclCreation, version: int) -> AclBinding:
-    codes = creation.resource_type, creation.operation, creation.permission_type
-    _check(codes, creation.resource_pattern_type, version)
+def _binding(creation: CreateAclsRequest.AclCreation) -> AclBinding:
+    pattern = creation.resource_type, creation.resource_pattern_type
+    _check((*pattern, creation.operation, creation.permission_type))
     return AclBinding(
         ResourcePattern(
             ResourceType(creation.resource_type), creation.resource_name, PatternType(creation.resource_pattern_type)
@@ -164,8 +163,6 @@ def _binding(creation: CreateAclsRequest.AclCreation, version: int) -> AclBindin
     )
 
 
-def _check(codes: tuple[int, ...], pattern_type: int, version: int) -> None:
-    if UNKNOWN in (*codes, pattern_type):
+def _check(codes: tuple[int, ...]) -> None:
+    if UNKNOWN in codes:
         raise InvalidRequest("an ACL or a filter of ACLs has an element of the type UNKNOWN (0)")
-    if version < PATTERNS_FROM and pattern_type != PatternType.LITERAL:
-        raise InvalidRequest("version 0 has literal patterns only")

@@ -55,10 +55,13 @@ async def start_following(acls: AclStore, audit: AuditLog, clock: Time, stack: A
 
 
 def open_doors(
-    config: AuthorizerConfig, acls: AclStore | None, bound: tuple[Listener, ...], addresses: Mapping[str, Endpoint]
+    config: AuthorizerConfig,
+    authorizer: Authorizer | None,
+    bound: tuple[Listener, ...],
+    addresses: Mapping[str, Endpoint],
 ) -> Iterator[str]:
     """What somebody should know who starts this broker: one sentence each."""
-    if acls is None:
+    if authorizer is None:
         for listener in bound:
             host = addresses[listener.name].host
             if not _is_loopback(host):
@@ -74,7 +77,7 @@ def open_doors(
                     f"super.users has {ANONYMOUS}, and listener {listener.name} asks nobody who they are: whoever "
                     "reaches it may do everything"
                 )
-    if config.allow_everyone_if_no_acl_found and not acls.authorizer.patterns():
+    if config.allow_everyone_if_no_acl_found and not authorizer.patterns():
         yield "allow.everyone.if.no.acl.found=true, and there are no ACLs: everybody may do everything"
 
 

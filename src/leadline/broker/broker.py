@@ -172,7 +172,8 @@ class Broker:
 
     def _warn_of_open_doors(self) -> None:
         bound, acls = self.settings.listeners.bound, self.services.acls
-        for sentence in open_doors(self.settings.broker, acls, bound, self.addresses):
+        authorizer = None if acls is None else acls.authorizer
+        for sentence in open_doors(self.settings.broker, authorizer, bound, self.addresses):
             log.warning("%s", sentence)
 
     # The parts

@@ -4,22 +4,33 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from leadline.api.context import ClientConnection
+from leadline.api.authorization import AUTHORIZATION
+from leadline.api.context import ClientConnection, Context
 from leadline.api.fast.follower_fetch import fetch_by_follower
 from leadline.api.fetch import fetch
+from leadline.coordination.tree import Tree
 from leadline.records.batch import header_at
 from leadline.replication.partition import LeaderAndIsr, Proposal
 from leadline.replication.watchers import MOST_CHANGES
+from leadline.runtime.ports import SystemTime
+from leadline.security.acl_store import AclStore
+from leadline.security.acls import AclOperation, ResourceType
+from leadline.security.authorizer import Authorizer
+from leadline.security.principal import Principal
 from leadline.wire.codec import decode, encode_behind, to_bytes
 from leadline.wire.frames import request_frame
 from leadline.wire.messages import FetchRequest, FetchResponse
 from leadline.wire.primitives import Piece
 from tests.support import in_memory
+from tests.support.authorized_broker import ALICE, rule
 from tests.support.brokers import PATIENCE_S, TOPIC_ID, TP, Brokers, Node, brokers, joined
+from tests.support.chance import SeededChance
 from tests.support.logs import batch
 from tests.support.waiting import eventually
 
@@ -287,5 +298,81 @@ def test_a_session_that_is_not_used_watches_no_longer_and_misses_nothing(tmp_pat
         assert isinstance(found, list)
         assert len(decode(FetchResponse, bytearray(joined(found))[9:], 16).responses) == 1
         assert len(leader.hosted.follower_watchers) == 1
+
+    run(tmp_path, test)
+
+
+# With an authorizer
+
+
+CLUSTER_ACTION = rule(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
+
+
+def with_authorizer(node: Node) -> Authorizer:
+    authorizer = Authorizer()
+    node.services.acls = AclStore(cast(Tree, None), authorizer, SystemTime(), SeededChance())
+    return authorizer
+
+
+def client_of(principal: Principal) -> ClientConnection:
+    return ClientConnection("localhost", "PLAINTEXT", principal)
+
+
+def by_handler(node: Node, asked: FetchRequest, client: ClientConnection) -> FetchResponse:
+    ctx = Context(node.services, 16, None, client, AUTHORIZATION[1])
+    answer = fetch(decode(FetchRequest, to_bytes(asked, 16), 16), ctx)
+    assert isinstance(answer, FetchResponse)
+    return answer
+
+
+def codes(answer: FetchResponse) -> list[int]:
+    return [part.error_code for topic in answer.responses for part in topic.partitions]
+
+
+def test_the_fast_path_is_for_connections_that_may_cluster_action(tmp_path: Path) -> None:
+    async def test(leader: Node) -> None:
+        authorizer = with_authorizer(leader)
+        authorizer.put(CLUSTER_ACTION.pattern, [CLUSTER_ACTION.entry])
+        broker, thief = client_of(ALICE), client_of(Principal("User", "thief"))
+        epoch = leader.hosted.epoch
+        position = {"fetch_offset": 10, "current_leader_epoch": epoch, "last_fetched_epoch": epoch}
+        session = by_handler(leader, request((0, 0), **position), broker).session_id
+        follower = leader.hosted.leader.followers[FOLLOWER]
+        before = replace(follower), leader.services.sessions.by_id[session].last_contact.last_ms
+
+        def fast_by(client: ClientConnection, session_epoch: int) -> object:
+            return fetch_by_follower(frame(request((session, session_epoch))), 16, 7, client, leader.services)
+
+        assert fast_by(thief, 1) is None
+        assert fast_by(client_of(ALICE), 1) is None, "nothing has been decided for this connection yet"
+        stolen = by_handler(leader, request((session, 1)), thief)
+        assert codes(stolen) == [29]
+        found = leader.services.sessions.by_id[session]
+        assert (follower, found.last_contact.last_ms) == before, "it was taken for the follower"
+        assert found.replica == FOLLOWER
+        assert isinstance(fast_by(broker, 2), list)
+
+    run(tmp_path, test)
+
+
+def test_a_broker_whose_right_is_revoked_is_refused_by_the_next_fetch(tmp_path: Path) -> None:
+    async def test(leader: Node) -> None:
+        authorizer = with_authorizer(leader)
+        authorizer.put(CLUSTER_ACTION.pattern, [CLUSTER_ACTION.entry])
+        broker, epoch = client_of(ALICE), leader.hosted.epoch
+        position = {"fetch_offset": 10, "current_leader_epoch": epoch, "last_fetched_epoch": epoch}
+        session = by_handler(leader, request((0, 0), **position), broker).session_id
+
+        def fast_at(session_epoch: int) -> object:
+            return fetch_by_follower(frame(request((session, session_epoch))), 16, 7, broker, leader.services)
+
+        assert isinstance(fast_at(1), list)
+        authorizer.put(CLUSTER_ACTION.pattern, [])
+        assert fast_at(2) is None
+        assert codes(by_handler(leader, request((session, 2)), broker)) == [29]
+        authorizer.put(CLUSTER_ACTION.pattern, [CLUSTER_ACTION.entry])
+        assert fast_at(3) is None, "the handler decides first"
+        assert codes(by_handler(leader, request((session, 3)), broker)) == [0]
+        assert isinstance(fast_at(4), list)
 
     run(tmp_path, test)
