@@ -18,7 +18,7 @@ import binascii
 import hashlib
 import hmac
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from leadline.security.secret import Secret
@@ -57,7 +57,7 @@ class InvalidCredential(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    salt: bytes
+    salt: bytes = field(repr=False)
     stored_key: Secret
     server_key: Secret
     iterations: int

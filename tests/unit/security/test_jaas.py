@@ -103,12 +103,19 @@ def test_flags_have_any_case(flag: str) -> None:
         PLAIN.lower(),
     ],
 )
-def test_cve_2023_25194_only_known_login_modules_are_accepted(module: str) -> None:
+def test_cve_2023_25194_2025_27818_2025_27819_only_known_login_modules_are_accepted(module: str) -> None:
     with pytest.raises(InvalidSetting, match="is not allowed"):
         parse(f'{module} required user.provider.url="ldap://evil";')
     sections = parse_jaas_file(f"KafkaServer {{ {module} required; }};")
     with pytest.raises(InvalidJaas, match="is not allowed"):
         server_login("SSL", "PLAIN", sections)
+
+
+@pytest.mark.parametrize("reference", ["${env:HOME}", "${file:/etc/passwd:x}", "${sys:user.name}"])
+def test_cve_2024_31141_references_in_values_stay_as_they_are(reference: str) -> None:
+    assert options(f'password="{reference}"') == {"password": reference}
+    sections = parse_jaas_file(f'KafkaServer {{ {PLAIN} required password="{reference}"; }};')
+    assert server_login("X", "PLAIN", sections).options["password"].reveal_text() == reference
 
 
 @pytest.mark.parametrize("module", sorted(KNOWN_MODULES))

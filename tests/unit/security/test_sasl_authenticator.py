@@ -1,6 +1,7 @@
 """The login of a connection, arrow by arrow. What Kafka answers to the same frames is compared in tests/conformance."""
 
 import itertools
+import tracemalloc
 from typing import TypeVar
 
 import pytest
@@ -330,3 +331,39 @@ def test_no_step_shows_what_a_client_sent_as_its_proof() -> None:
     login = authenticator()
     steps = [login.receive(part, NOW_MS, 0) for part in (handshake(), token(b"\0alice\0hunter2"))]
     assert "hunter2" not in repr(steps)
+
+
+# What a peer may send before it has logged in
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        b"\0\x11\0\1\0\0\0\7\x7f\xff",
+        b"\0\x11\0\1\0\0\0\7\xff\xff\x7f\xff",
+        b"\0\x12\0\3\0\0\0\7\xff\xff\0\xff\xff\xff\xff\x07",
+    ],
+)
+def test_cve_2022_34917_what_a_frame_announces_is_not_allocated(hostile: bytes) -> None:
+    tracemalloc.start()
+    try:
+        for login in [authenticator() for _ in range(100)]:
+            failure_of(login.receive(hostile, NOW_MS, 0))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2_000_000
+
+
+def test_cve_2022_34917_a_token_that_announces_2_gb_is_not_allocated() -> None:
+    announced = frame(SaslAuthenticateRequest(auth_bytes=b""), 1)[:-4] + b"\x7f\xff\xff\xff"
+    assert failure_of(play(authenticator(), handshake(), announced)).delayed is False
+
+
+@pytest.mark.parametrize("count", [101, 250_000])
+def test_cve_2026_111115_a_header_full_of_tagged_fields_is_refused_before_it_is_read(count: int) -> None:
+    varint = bytes([count & 0x7F | 0x80, count >> 7 & 0x7F | 0x80, count >> 14])
+    tags = b"".join(bytes([number & 0x7F | 0x80, number >> 7 & 0x7F | 0x80, number >> 14, 0]) for number in range(1000))
+    hostile = b"\0\x12\0\3\0\0\0\7\xff\xff" + varint + tags * (count // 1000 + 1)
+    failure = failure_of(play(authenticator(), hostile[:524_288]))
+    assert failure.response == b""

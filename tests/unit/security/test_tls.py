@@ -1,5 +1,6 @@
 """TLS without sockets: two ends in memory, of contexts made from Kafka's settings."""
 
+import contextlib
 import datetime
 import re
 import ssl
@@ -318,6 +319,36 @@ def test_connections_keep_the_session_that_they_have() -> None:
     tls.reloaded(SETTINGS, unread)
     near.write(b"still here")
     assert far.read() == b"still here"
+
+
+def resumed(server: ssl.SSLContext, near: ssl.SSLObject, context: ssl.SSLContext) -> ssl.SSLObject:
+    """The server's end of a second connection that offers the session of the first."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    again = context.wrap_bio(to_client, to_server, server_hostname="localhost", session=near.session)
+    far = server.wrap_bio(to_server, to_client, server_side=True)
+    for _ in range(10):
+        for end in (again, far):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+    again.write(b"x")
+    assert far.read(1) == b"x"
+    return far
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_resumed_session_keeps_its_principal_and_does_not_outlive_a_reload(protocol: str) -> None:
+    """So a certificate whose authority is no longer trusted is refused at the next connection."""
+    tls, context = listener(client_auth="required"), client(ALICE, protocol=protocol)
+    _, near = connect(tls.server_context, context)
+    far = resumed(tls.server_context, near, context)
+    assert far.session_reused
+    shown = certificate_principal(far.getpeercert(binary_form=True), PrincipalMapping())
+    assert shown == Principal("User", "CN=alice,O=Acme,C=DE")
+    new = tls.reloaded(replace(SETTINGS, client_auth="required"), unread)
+    assert not resumed(new.server_context, near, context).session_reused
+    without_root = tls.reloaded(replace(SETTINGS, client_auth="required", trust_store=trust(FOREIGN)), unread)
+    with pytest.raises(ssl.SSLError):
+        resumed(without_root.server_context, near, context)
 
 
 # The inter-broker listener
