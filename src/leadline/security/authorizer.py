@@ -254,8 +254,10 @@ class Authorizer:
             return True
         denied_prefixes = having(AclPermission.DENY, PatternType.PREFIXED)
 
+        lengths = {len(prefix) for prefixes in denied_prefixes for prefix in prefixes}
+
         def under_denied_prefix(name: str) -> bool:
-            starts = [name[:length] for length in range(len(name) + 1)]
+            starts = [name[:length] for length in lengths if length <= len(name)]
             return any(start in prefixes for prefixes in denied_prefixes for start in starts)
 
         if any(
