@@ -78,6 +78,10 @@ def test_a_key_store_of_keytool_serves(tmp_path: Path, type_: str, options: tupl
     loaded = load_key_store(key_store, read)
     assert loaded is not None
     assert (loaded.key.reveal(), list(loaded.chain)) == (BROKER.der, BROKER.chain)
+    trusted = load_trust_store(TrustStoreSettings(type_, str(store), Secret.of(PASSWORD)), read)
+    assert trusted is not None
+    assert set(trusted.certificates) == {BROKER.chain[0], OTHER.chain[0]}
+    assert keytool("-list", "-keystore", str(store), "-storepass", PASSWORD).count("trustedCertEntry") == 1
     trust_store = TrustStoreSettings("PEM", certificates=Secret.of(ROOT.certificate_pem))
     assert ListenerTls.load(TlsSettings(key_store, trust_store, client_auth="required"), read, inter_broker=True)
     for wrong in (replace(key_store, password=Secret.of("wrong")), replace(key_store, type=JKS, key_password=WRONG)):

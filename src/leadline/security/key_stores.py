@@ -13,6 +13,7 @@ JKS, big-endian
 
     a key store holds one key and its chain, the leaf first; a store with more keys: its first one
     a trust store holds certificates of authorities; without a password its integrity is not checked, as in Java
+    the certificate of a key counts as trusted, too, as in Java, but not those of authorities that vouch for it
     what Kafka refuses is refused in Kafka's words; no error contains a key or a password
 """
 
@@ -29,7 +30,7 @@ from struct import error as StructError
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadline.config.values import InvalidSetting
-from leadline.security.distinguished_name import InvalidName, issuer_of, subject_of
+from leadline.security.distinguished_name import InvalidName, issuer_of, subject_name, subject_of
 from leadline.security.secret import Secret
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def load_trust_store(settings: TrustStoreSettings, read: ReadFile) -> TrustStore
             return TrustStore(_pem_certificates(Secret(data)))
         if settings.type == JKS:
             entries = _jks_entries(data, settings.password)
-            certificates = tuple(entry.chain[0] for entry in entries if entry.protected is None)
+            certificates = tuple(entry.chain[0] for entry in entries if entry.chain)
         else:
             certificates = _pkcs12_certificates(data, settings.password)
         if not certificates:
@@ -268,7 +269,16 @@ def _pkcs12_certificates(data: bytes, password: Secret | None) -> tuple[bytes, .
     from cryptography.hazmat.primitives.serialization import Encoding
 
     store = _load_pkcs12(data, password, "wrong password" if password else "it needs ssl.truststore.password")
-    return tuple(entry.certificate.public_bytes(Encoding.DER) for entry in store.additional_certs)
+    others = [(entry.certificate.public_bytes(Encoding.DER), entry.friendly_name) for entry in store.additional_certs]
+    if store.cert is None:
+        return tuple(certificate for certificate, _ in others)
+    trusted = [certificate for certificate, alias in others if alias and not _is_of_a_chain(certificate, alias)]
+    return (store.cert.certificate.public_bytes(Encoding.DER), *trusted)
+
+
+def _is_of_a_chain(certificate: bytes, alias: bytes) -> bool:
+    """Java names a certificate that only belongs to a key's chain after its subject; others leave it without a name."""
+    return alias.decode("utf-8", "replace").lower() == subject_name(certificate).lower()
 
 
 def _load_pkcs12(data: bytes, password: Secret | None, problem: str) -> "PKCS12KeyAndCertificates":

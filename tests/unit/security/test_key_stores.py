@@ -88,13 +88,28 @@ def test_a_chain_is_picked_by_issuer_in_its_order() -> None:
 @pytest.mark.parametrize(
     ("data", "type_", "password"),
     [
-        (jks(PASSWORD, {"k": BROKER}, {"a": ROOT, "b": OTHER}), JKS, PASSWORD),
+        (jks(PASSWORD, {}, {"a": ROOT, "b": OTHER}), JKS, PASSWORD),
         (jks(PASSWORD, {}, {"a": ROOT, "b": OTHER}), JKS, None),
         ((ROOT.certificate_pem + "text\n" + OTHER.certificate_pem).encode(), PEM, None),
     ],
 )
 def test_trusted_certificates_come_out_of_every_format(data: bytes, type_: str, password: str | None) -> None:
     assert trusted(data, type_, password) == {ROOT.chain[0], OTHER.chain[0]}
+
+
+@pytest.mark.parametrize(
+    ("data", "type_", "certificates"),
+    [
+        (jks(PASSWORD, {"k": BROKER}, {"b": OTHER}), JKS, {BROKER.chain[0], OTHER.chain[0]}),
+        (jks(PASSWORD, {"k": BROKER}, {}), JKS, {BROKER.chain[0]}),
+        (BROKER.pkcs12(PASSWORD), PKCS12, {BROKER.chain[0]}),
+        (ROOT.pkcs12(PASSWORD), PKCS12, {ROOT.chain[0]}),
+    ],
+)
+def test_the_certificate_of_a_key_is_trusted_but_not_the_authorities_of_its_chain(
+    data: bytes, type_: str, certificates: set[bytes]
+) -> None:
+    assert trusted(data, type_) == certificates
 
 
 def test_trusted_certificates_within_the_settings() -> None:
