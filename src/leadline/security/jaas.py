@@ -7,7 +7,7 @@ Pure: text in, login modules out.
 
 Words consist of letters, digits and `- _ $ .` and begin with a letter, `_` or `$`. Values may be quoted with " or '; a
 backslash within quotes escapes as in C, and quotes end with their line. Comments are // and / to the end of a line, and
-/* */. All of this is java.io.StreamTokenizer, which Kafka reads the line with.
+/* */. All of this is java.io.StreamTokenizer, which Kafka reads the line with. In a file `*` counts as a letter.
 
     only the login modules that this broker knows are accepted: others could load classes or ask foreign servers
     (CVE-2023-25194, CVE-2025-27818, CVE-2025-27819)
@@ -39,17 +39,15 @@ SERVER_SECTION = "KafkaServer"
 _CONTROL_FLAGS = {"required", "requisite", "sufficient", "optional"}
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _ESCAPE = re.compile(r"\\(?:([0-3][0-7]{0,2}|[4-7][0-7]?)|(.))", re.DOTALL)
-_TOKEN = re.compile(
-    r"""
+_TOKEN = r"""
       [\0-\x20]+                                                             # blanks
     | /\*.*?(?:\*/|\Z) | /[^\n\r]*                                           # comments
     | (?P<quote>["'])(?P<quoted>(?:\\.|(?!(?P=quote))[^\n\r\\])*)(?P=quote)?  # ends with its line at the latest
     | (?P<number>-?[0-9.][0-9]*\.?[0-9]*)
-    | (?P<word>[a-zA-Z\xa0-\U0010ffff_$*][a-zA-Z\xa0-\U0010ffff_$*0-9.-]*)
+    | (?P<word>[a-zA-Z\xa0-\U0010ffff_$EXTRA][a-zA-Z\xa0-\U0010ffff_$EXTRA0-9.-]*)
     | (?P<sign>.)
-    """,
-    re.VERBOSE | re.DOTALL,
-)
+    """
+_LINE_TOKEN, _FILE_TOKEN = (re.compile(_TOKEN.replace("EXTRA", extra), re.VERBOSE | re.DOTALL) for extra in ("", "*"))
 
 
 class InvalidJaas(ValueError):
@@ -74,7 +72,7 @@ _END = _Token(None)
 def parse_jaas_line(setting: str, value: Secret) -> LoginModule:
     """The login module of a setting sasl.jaas.config. Raises InvalidSetting."""
     try:
-        tokens = _tokens(value.reveal_text())
+        tokens = _tokens(_LINE_TOKEN, value.reveal_text())
         modules = list(_modules(tokens, "Login module not specified in JAAS config"))
         if not modules:
             raise InvalidJaas("Login module not specified in JAAS config")
@@ -87,7 +85,7 @@ def parse_jaas_line(setting: str, value: Secret) -> LoginModule:
 
 def parse_jaas_file(text: str) -> dict[str, list[LoginModule]]:
     """The sections of a JAAS file. Whether a module is accepted is asked once a section is used."""
-    tokens, sections = _tokens(text), dict[str, list[LoginModule]]()
+    tokens, sections = _tokens(_FILE_TOKEN, text), dict[str, list[LoginModule]]()
     for name in tokens:
         if name.word is None:
             raise InvalidJaas("a section of a JAAS file begins with its name")
@@ -159,8 +157,8 @@ def _expect(tokens: Iterator[_Token], sign: str, section: str) -> None:
         raise InvalidJaas(f"the section {section} of a JAAS file lacks a {sign}")
 
 
-def _tokens(text: str) -> Iterator[_Token]:
-    for match in _TOKEN.finditer(text):
+def _tokens(pattern: re.Pattern[str], text: str) -> Iterator[_Token]:
+    for match in pattern.finditer(text):
         if match["word"] is not None:
             yield _Token(match["word"])
         elif match["quote"] is not None:

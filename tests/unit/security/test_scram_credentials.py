@@ -30,6 +30,7 @@ def test_what_kafka_wrote_is_read_and_written_back() -> None:
     assert credential.salt == b"0123456789abcdef"
     assert credential.iterations == 4096
     assert credential_text(credential) == KAFKAS
+    assert credential_of_password(SHA_256, Secret.of("alice-secret"), credential.salt) == credential
 
 
 def test_the_keys_of_rfc_7677() -> None:
