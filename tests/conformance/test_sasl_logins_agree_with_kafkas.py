@@ -54,7 +54,7 @@ from tests.support.web_tokens import first_message, jwk, key_set, signed, signed
 
 pytestmark = pytest.mark.conformance
 
-DELAY_MS = 3000  # connection.failed.authentication.delay.ms: longer than anything else here takes
+DELAY_MS = 8000  # connection.failed.authentication.delay.ms: longer than anything else takes on a busy machine
 ANSWER_S = 60
 QUIET_S = 0.5  # a connection that says nothing for so long is open
 SALT = b"0123456789abcdef"
@@ -467,7 +467,8 @@ dialogue(
 PLAIN_LOGIN = [handshake(), token(GOOD)]
 dialogue("authenticate after the login", *PLAIN_LOGIN, token(GOOD))
 dialogue("a login anew", *PLAIN_LOGIN, handshake(), token(GOOD), token(GOOD))
-dialogue("a login anew within a second of the last", *PLAIN_LOGIN, handshake(), token(GOOD), handshake(), token(GOOD))
+WITHIN_A_SECOND = "a login anew within a second of the last"
+dialogue(WITHIN_A_SECOND, *PLAIN_LOGIN, handshake(), token(GOOD), handshake(), token(GOOD))
 dialogue("a login anew a second later", *PLAIN_LOGIN, handshake(), token(GOOD), 1.1, handshake(), token(GOOD))
 dialogue("a login anew by handshake v0", *PLAIN_LOGIN, handshake("PLAIN", 0), bare(GOOD), token(GOOD))
 dialogue("a login anew by another mechanism", *PLAIN_LOGIN, handshake("SCRAM-SHA-256"), token(b"n,,n=alice,r=x"))
@@ -573,10 +574,10 @@ def transcripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
         def theirs(name: str) -> list[Line]:
             return play(everything[name], KafkaEnd(port), ours[name][-1].answer == "closed")
 
-        with ThreadPoolExecutor(24) as pool:
-            yield {
-                name: (lines, ours[name]) for name, lines in zip(everything, pool.map(theirs, everything), strict=True)
-            }
+        in_time = theirs(WITHIN_A_SECOND)  # by itself, before the others keep the machine busy
+        with ThreadPoolExecutor(64) as pool:
+            lines = dict(zip(everything, pool.map(theirs, everything), strict=True)) | {WITHIN_A_SECOND: in_time}
+        yield {name: (lines[name], ours[name]) for name in everything}
 
 
 def create_users(bootstrap: str) -> None:
