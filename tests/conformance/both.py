@@ -71,9 +71,10 @@ SETTINGS = {
 class Connection:
     """A plain socket: requests go out, frames come in."""
 
-    def __init__(self, host: str, port: int, client_id: str = "both") -> None:
+    def __init__(self, host: str, port: int, client_id: str = "both", source: str = "") -> None:
+        """`source`: the address that it comes from; empty: as the system chooses it."""
         self.client_id = client_id
-        self.socket = socket.create_connection((host, port), timeout=ANSWER_S)
+        self.socket = socket.create_connection((host, port), ANSWER_S, (source, 0) if source else None)
         self.reader = self.socket.makefile("rb")
         self.correlation = 0
 
@@ -118,8 +119,8 @@ class Side:
     def bootstrap(self) -> str:
         return f"{self.host}:{self.port}"
 
-    def connect(self, client_id: str = "both") -> Connection:
-        return Connection(self.host, self.port, client_id)
+    def connect(self, client_id: str = "both", source: str = "") -> Connection:
+        return Connection(self.host, self.port, client_id, source)
 
     def ask(self, kind: type[M], message: Message, version: int) -> M:
         try:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from leadline.api.context import Context
-from leadline.errors import InvalidRequest, SecurityDisabled, WireError
+from leadline.errors import InvalidRequest, SecurityDisabled, UnknownServerError, WireError
 from leadline.security.acl_store import AclStore, Deletion
 from leadline.security.acls import (
     AccessControlEntry,
@@ -76,13 +76,15 @@ def describe_acls(request: DescribeAclsRequest, ctx: Context) -> DescribeAclsRes
                 permission_type=entry.permission,
             )
         )
-    return DescribeAclsResponse(error_message=None, resources=list(resources.values()))
+    return DescribeAclsResponse(resources=list(resources.values()))
 
 
 async def create_acls(request: CreateAclsRequest, ctx: Context) -> CreateAclsResponse:
     """CreateAcls, v0-3. Those of one pattern are created together, or none of them."""
     bindings = [_binding(creation) for creation in request.creations]
     acls = _store(ctx)
+    if isinstance(acls, AclStore) and not all(map(_is_definite, bindings)):
+        acls = UnknownServerError("an ACL must not have an element of the type ANY or MATCH")
     if isinstance(acls, WireError):
         return CreateAclsResponse(results=[_created(acls)] * len(bindings))
     return CreateAclsResponse(results=[_created(error) for error in await acls.create(bindings)])
@@ -104,10 +106,15 @@ def _store(ctx: Context) -> AclStore | WireError:
     return refusal or ctx.services.acls or SecurityDisabled(NOT_CONFIGURED)
 
 
+def _is_definite(binding: AclBinding) -> bool:
+    """Kafka fails to build another one, and with it the whole request."""
+    (resource_type, _, pattern_type), (_, _, operation, permission) = binding
+    is_any = resource_type is ResourceType.ANY or operation is AclOperation.ANY or permission is AclPermission.ANY
+    return not is_any and pattern_type not in (PatternType.ANY, PatternType.MATCH)
+
+
 def _created(error: WireError | None) -> _Created:
-    if error is None:
-        return _Created(error_message=None)
-    return _Created(error_code=error.code, error_message=str(error))
+    return _Created() if error is None else _Created(error_code=error.code, error_message=str(error))
 
 
 def _filtered(deletions: Sequence[Deletion]) -> _Filtered:

@@ -4,18 +4,19 @@ from leadline.api.context import Context
 from leadline.cluster.metadata_cache import MetadataCache
 from leadline.controller.cluster_admin import ClusterAdmin
 from leadline.errors import ElectionNotNeeded, NotController, WireError
-from leadline.model import BrokerId, TopicPartition
+from leadline.model import NONE, BrokerId, TopicPartition
 from leadline.wire.messages import ElectLeadersRequest, ElectLeadersResponse
 
 UNCLEAN = 1  # a type of election; 0: for the preferred leader
 UNCLEAN_FROM = 1
+ERROR_FROM = 1  # for the whole request
 
 
 async def elect_leaders(request: ElectLeadersRequest, ctx: Context) -> ElectLeadersResponse:
     """ElectLeaders, v0-2.  v1 unclean elections. Null: all partitions, without those that need no election."""
     unclean = ctx.version >= UNCLEAN_FROM and request.election_type == UNCLEAN
     if (refusal := ctx.refused("cluster")) is not None:
-        return _refused(request, refusal)
+        return _refused(request, refusal, ctx.version)
     partitions = _partitions(request, ctx.services.metadata)
     try:
         elections = await ctx.services.controller.do(lambda decisions: decisions.elect(partitions, unclean=unclean))
@@ -29,9 +30,9 @@ async def elect_leaders(request: ElectLeadersRequest, ctx: Context) -> ElectLead
     return ElectLeadersResponse(replica_election_results=list(results.values()))
 
 
-def _refused(request: ElectLeadersRequest, error: WireError) -> ElectLeadersResponse:
+def _refused(request: ElectLeadersRequest, error: WireError, version: int) -> ElectLeadersResponse:
     return ElectLeadersResponse(
-        error_code=error.code,
+        error_code=error.code if version >= ERROR_FROM else NONE,
         replica_election_results=[
             ElectLeadersResponse.ReplicaElectionResult(
                 topic=topic.topic,

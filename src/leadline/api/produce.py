@@ -75,6 +75,8 @@ def produce(request: ProduceRequest, ctx: Context) -> Answer:
     if (refusal := _refusal(request, ctx)) is not None:
         return _refuse_all(request, refusal)
     permitted = _writable(request, ctx)
+    if ctx.version < OLDEST_VERSION:
+        return _refuse_old_format(request, permitted, ctx.version)
     if request.transactional_id is None:
         return _append(request, _ALL_TRUSTED, permitted, ctx)
     try:
@@ -145,7 +147,7 @@ class _Appends:
 
     def _append(self, topic: str, data: ProduceRequest.PartitionProduceData) -> _Partition:
         if topic not in self._permitted:
-            self.failure = TopicAuthorizationFailed("Topic authorization failed.")
+            self.failure = _unauthorized()
             return refused(data.index, self.failure)
         tp, records = TopicPartition(topic, data.index), _records(data)
         verdict = TRUSTED if self._verdicts is _ALL_TRUSTED else self._verdicts.get(tp)
@@ -276,8 +278,6 @@ def _records(data: ProduceRequest.PartitionProduceData) -> Buffer:
 
 def _refusal(request: ProduceRequest, ctx: Context) -> WireError | None:
     """Why the request is refused as a whole; None if it is not."""
-    if ctx.version < OLDEST_VERSION:
-        return UnsupportedVersion(f"Produce v{ctx.version} carries records in a unsupported format; v3-11 do not")
     if not any(_is_transactional(data) for topic in request.topic_data for data in topic.partition_data):
         return None
     if request.transactional_id is None:
@@ -292,11 +292,29 @@ def _is_transactional(data: ProduceRequest.PartitionProduceData) -> bool:
 
 
 def _refuse_all(request: ProduceRequest, error: WireError) -> ProduceResponse:
+    return _refuse_each(request, {topic.name: error for topic in request.topic_data})
+
+
+def _refuse_old_format(request: ProduceRequest, permitted: Container[str], version: int) -> ProduceResponse:
+    unsupported = UnsupportedVersion(f"Produce v{version} carries records in a unsupported format; v3-11 do not")
+    names = [topic.name for topic in request.topic_data]
+    return _refuse_each(request, {name: unsupported if name in permitted else _unauthorized() for name in names})
+
+
+def _unauthorized() -> TopicAuthorizationFailed:
+    return TopicAuthorizationFailed("Topic authorization failed.")
+
+
+def _refuse_each(request: ProduceRequest, errors: Mapping[str, WireError]) -> ProduceResponse:
+    """`errors`: by topic."""
     if request.acks == 0:
-        raise error
+        raise next(iter(errors.values()))
     return ProduceResponse(
         responses=[
-            _Topic(name=topic.name, partition_responses=[refused(data.index, error) for data in topic.partition_data])
+            _Topic(
+                name=topic.name,
+                partition_responses=[refused(data.index, errors[topic.name]) for data in topic.partition_data],
+            )
             for topic in request.topic_data
             if topic.partition_data
         ]

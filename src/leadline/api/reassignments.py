@@ -40,7 +40,7 @@ async def alter_partition_reassignments(
         if refusal is not None:
             result.error_code, result.error_message = refusal.code, str(refusal)
         topic.partitions.append(result)
-    return AlterPartitionReassignmentsResponse(error_message=None, responses=list(topics.values()))
+    return AlterPartitionReassignmentsResponse(responses=list(topics.values()))
 
 
 def _refused_alteration(
@@ -91,7 +91,7 @@ async def list_partition_reassignments(
                 removing_replicas=list(assignment.removing),
             )
         )
-    return ListPartitionReassignmentsResponse(error_message=None, topics=list(topics.values()))
+    return ListPartitionReassignmentsResponse(topics=list(topics.values()))
 
 
 def _refused_list(request: ListPartitionReassignmentsRequest, error: WireError) -> ListPartitionReassignmentsResponse:

@@ -95,6 +95,20 @@ def test_each_creation_fails_by_itself() -> None:
     run_authorized(test)
 
 
+@pytest.mark.parametrize(
+    "field", [{"operation": 1}, {"resource_type": 1}, {"permission_type": 1}, {"resource_pattern_type": 2}]
+)
+def test_an_acl_for_anything_fails_the_whole_request(field: dict[str, int]) -> None:
+    async def test(broker: AuthorizedBroker) -> None:
+        wrong = acl("u")
+        for name, value in field.items():
+            setattr(wrong, name, value)
+        assert await create(broker.root, acl(), wrong) == [UNKNOWN_SERVER_ERROR] * 2
+        assert await describe(broker.root) == {}
+
+    run_authorized(test)
+
+
 def test_an_acl_that_two_filters_match_is_deleted_by_the_first() -> None:
     async def test(broker: AuthorizedBroker) -> None:
         assert await create(broker.root, acl(), acl(operation=4), acl("u")) == [0] * 3
