@@ -117,12 +117,14 @@ def _served_by(
 
 
 def api_versions(request: ApiVersionsRequest, ctx: Context) -> ApiVersionsResponse:
-    """ApiVersions, v0-3.  v3 the client's software, and features: none, as of the first epoch.
+    """ApiVersions, v0-3.  v3 the client's software, and features: none, as of the first epoch."""
+    return api_versions_response(request, ctx.version)
 
-    Produce is named from version 0: librdkafka derives from it which codecs there are.
-    """
+
+def api_versions_response(request: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
+    """Also before a login. Produce is named from version 0: librdkafka derives from it which codecs there are."""
     software = (request.client_software_name, request.client_software_version)
-    if ctx.version >= 3 and not all(map(_SOFTWARE.fullmatch, software)):
+    if version >= 3 and not all(map(_SOFTWARE.fullmatch, software)):
         return ApiVersionsResponse(error_code=InvalidRequest.code)
     return ApiVersionsResponse(
         finalized_features_epoch=0,

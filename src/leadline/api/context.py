@@ -1,7 +1,7 @@
 """The context of a request: the parts of the broker, its connection, and what its client may do."""
 
 from collections import Counter
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,7 +14,7 @@ from leadline.cluster.dynamic_configs import DynamicConfigs
 from leadline.cluster.metadata_cache import MetadataCache
 from leadline.cluster.peer_monitor import PeerMonitor
 from leadline.cluster.peers import Peers
-from leadline.config.broker import BrokerConfig
+from leadline.config.broker import BrokerConfig, BrokerSettings
 from leadline.config.describe import ConfigLayers
 from leadline.config.live_settings import LiveSettings
 from leadline.controller.cluster_admin import ClusterAdmin
@@ -60,6 +60,7 @@ class Services:
     produce_templates: ProduceTemplates
     is_alone: bool  # a single node, without a cluster
     peer_monitor: PeerMonitor | None = None  # None: a single node
+    check_stores: Callable[[BrokerSettings], object] = lambda settings: None  # raises InvalidSetting
     acls: AclStore | None = None  # None: there is no authorizer, and all requests are allowed
     audit: AuditLog = field(default_factory=AuditLog)
 

@@ -13,8 +13,10 @@ from leadline.api.context import Services
 from leadline.api.fast.produce_templates import ProduceTemplates
 from leadline.api.fetch_sessions import Sessions
 from leadline.broker.access_control import acl_store, open_doors, start_following, super_users_of
+from leadline.broker.authentication import Logins
 from leadline.broker.identity import Identity, identify, properties_of
 from leadline.broker.inter_broker import InterBroker
+from leadline.broker.listener_security import Credentials, ListenerSecurities, decoy_key
 from leadline.broker.net import Net
 from leadline.broker.ports import Ports
 from leadline.broker.presence import Presence
@@ -45,7 +47,7 @@ from leadline.coordinator.marker_writer import MarkerWriter
 from leadline.coordinator.transaction_coordinator import TransactionCoordinator
 from leadline.coordinator.transaction_shard import TRANSACTIONS_TOPIC
 from leadline.errors import LogDirFailed
-from leadline.log.files import CACHE, cache_capacity
+from leadline.log.files import CACHE, cache_capacity, read_file
 from leadline.log.log_dirs import LogDirs
 from leadline.log.log_tasks import LogTasks
 from leadline.model import ProducerId, TopicPartition
@@ -53,6 +55,10 @@ from leadline.replication.replicas import Replicas
 from leadline.runtime.deferred_completions import of_running_loop
 from leadline.runtime.network import host_name
 from leadline.runtime.ports import raise_descriptor_limit
+from leadline.security.client_quotas import ClientQuotas
+from leadline.security.connection_rates import ConnectionRates
+from leadline.security.quota_store import QuotaStore
+from leadline.security.scram_users import ScramUserCredentials
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +71,7 @@ class Broker:
     tree: Tree
     metadata: MetadataCache
     configs: DynamicConfigs
+    client_configs: QuotaStore
     replicas: Replicas
     controller: Controller
     peers: Peers
@@ -85,6 +92,8 @@ class Broker:
         self.dirs.on_offline.append(self._dir_failed)
         super_users_of(settings.broker)  # raises, before anything is opened, if it is no list of principals
         self.upkeep = LogTasks(self.dirs)
+        self._credentials = Credentials(ScramUserCredentials(), self.chance)
+        self.securities = ListenerSecurities(settings, self._credentials, partial(read_file, self.files))
         self.failed = asyncio.Event()  # no log directory is left
         self.addresses: dict[str, Endpoint] = {}  # where it listens, by listener
         self._running = AsyncExitStack()
@@ -99,11 +108,15 @@ class Broker:
             self.tree = await self.ports.open_tree(self.settings.broker, directory, self.clock)
             stack.push_async_callback(self.tree.close)
             identity = await self._identity()
-            self.net = Net(limits_of(self.settings.current), self.ports.network, self.clock.monotonic_s)
+            self._credentials.decoy_key = decoy_key(identity.cluster_id, self.settings.current)
+            logins = Logins(self.clock, self.files.read_into, self.securities.by_listener)
+            self.net = Net(limits_of(self.settings.current), self.ports.network, self.clock.monotonic_s, logins)
             stack.callback(self.net.stop_listening)
             self._listen()
             self._build(identity)
             await make_persistent_nodes(self.tree)
+            stack.push_async_callback(self.client_configs.stop)
+            await self.client_configs.start()
             if self.services.acls is not None:
                 await start_following(self.services.acls, self.services.audit, self.clock, stack)
             self._warn_of_open_doors()
@@ -185,6 +198,9 @@ class Broker:
         me = BrokerInfo(identity.broker, self.advertised, settings.broker.broker_rack)
         self.metadata = MetadataCache(me, identity.cluster_id)
         self.configs = DynamicConfigs(self.tree, me.id, self.clock)
+        rates = ConnectionRates(self.addresses, settings.listeners.inter_broker.name)
+        self.client_configs = QuotaStore(self.tree, ClientQuotas(), rates, self.clock)
+        self.client_configs.on_change.append(self._credentials.users.put)
         self.peers = Peers(self.metadata, settings.listeners.inter_broker.name, brokers.channel)
         self.replicas = Replicas(
             self.dirs, me.id, settings.broker, brokers.source, brokers.alter_partition, of_running_loop()
@@ -215,6 +231,7 @@ class Broker:
             produce_templates=ProduceTemplates(),
             is_alone=self.is_alone,
             peer_monitor=monitor,
+            check_stores=self.securities.reloaded,
             acls=acl_store(settings.broker, self.tree, self.clock, self.chance),
         )
         self.requests = Requests(self.services, self.clock.monotonic_s)
@@ -244,7 +261,9 @@ class Broker:
 
     async def _load(self) -> None:
         """Settings, then logs. A single node then makes its tree agree with its log directories."""
-        changes = Reconfiguration(self.settings, self.configs, self.dirs, self.net, self.replicas.throttles)
+        changes = Reconfiguration(
+            self.settings, self.configs, self.dirs, self.net, self.replicas.throttles, self.securities
+        )
         await changes.start(self.tree, self.upkeep, self.controller)
         await self.dirs.load()
         if self.is_alone:

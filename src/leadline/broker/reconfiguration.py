@@ -1,7 +1,8 @@
 """Dynamic settings: changes that tools write for running brokers and topics reach the parts that use them.
 
-Every part reads the settings at the time of use (`config/live_settings.py`). Three have to act on a change: the network
-has limits that it enforces by itself, the log directories restart timers, and the replication throttles have windows.
+Every part reads the settings at the time of use (`config/live_settings.py`). Four have to act on a change: the network
+has limits that it enforces by itself, the log directories restart timers, the replication throttles have windows, and
+the listeners read their key and trust stores again, which is how certificates are rotated.
     a change that cannot be obeyed changes nothing: the earlier settings hold
 """
 
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 
 from leadline.broker.connection_quotas import LISTEN_BACKLOG, SEND_BUFFER_BYTES, ConnectionLimits
+from leadline.broker.listener_security import ListenerSecurities
 from leadline.broker.net import Net
 from leadline.cluster.dynamic_configs import BROKERS, TOPICS, DynamicConfigs
 from leadline.config.alter import check_listeners
@@ -45,10 +47,16 @@ class Reconfiguration:
     """`await start()` reads the dynamic settings before any log is opened, and follows their changes."""
 
     def __init__(
-        self, settings: LiveSettings, configs: DynamicConfigs, dirs: LogDirs, net: Net, throttles: Throttles
+        self,
+        settings: LiveSettings,
+        configs: DynamicConfigs,
+        dirs: LogDirs,
+        net: Net,
+        throttles: Throttles,
+        securities: ListenerSecurities,
     ) -> None:
         self._settings, self._configs, self._dirs = settings, configs, dirs
-        self._net, self._throttles = net, throttles
+        self._net, self._throttles, self._securities = net, throttles, securities
 
     async def start(self, tree: Tree, upkeep: LogTasks, controller: Controller) -> None:
         self._upkeep, self._controller = upkeep, controller
@@ -76,8 +84,9 @@ class Reconfiguration:
         merged = self._settings.layers(self._configs.default, self._configs.broker).merged()
         changed = broker_settings(merged)
         check_listeners(self._settings.current, changed)
-        limits = limits_of(changed)
+        limits, stores = limits_of(changed), self._securities.reloaded(changed)
         self._settings.replace(changed)
+        self._securities.use(stores)
         self._dirs.reconfigure(changed.storage)
         self._upkeep.reconfigure()
         self._net.reconfigure(limits)

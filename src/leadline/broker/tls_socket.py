@@ -70,7 +70,8 @@ class TlsSocket:
         self._unsent = memoryview(b"")  # encrypted, and not taken by the socket yet
         self._reader: Callable[[], None] | None = None
         self._writer: Callable[[], None] | None = None
-        self._is_reader_due = False  # the reader is called again, for bytes that were received already
+        self._has_more = False  # perhaps: bytes that were received were not all taken
+        self._is_reader_due = False  # the reader is called again for them
 
     @property
     def peer_certificate(self) -> bytes | None:
@@ -83,16 +84,18 @@ class TlsSocket:
         if not self.is_open and not self._handshake():
             return 0
         view, count = memoryview(buffer), 0
+        self._has_more = False
         try:
             while count < len(view):
                 read = self._read(view[count:])
                 if not read:
-                    break
+                    return count
                 count += read
         except BlockingIOError:
             if not count:
                 raise
-        if count == len(view) and (self._tls.pending() or self._incoming.pending):
+        else:
+            self._has_more = True
             self._call_reader_again()
         return count
 
@@ -141,10 +144,11 @@ class TlsSocket:
     def on_readable(self, call: Callable[[], None] | None, /) -> None:
         self._reader = call
         self._sock.on_readable(call)
-        if call is not None and self.is_open and (self._tls.pending() or self._incoming.pending):
+        if call is not None and self._has_more:
             self._call_reader_again()
 
     def _call_reader_again(self) -> None:
+        """In each iteration of the loop until all is taken, as a socket does that has bytes to read."""
         if not self._is_reader_due:
             self._is_reader_due = True
             asyncio.get_running_loop().call_soon(self._call_reader)
@@ -153,6 +157,8 @@ class TlsSocket:
         self._is_reader_due = False
         if self._reader is not None:
             self._reader()
+            if self._has_more:
+                self._call_reader_again()
 
     # Sending
 

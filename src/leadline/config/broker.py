@@ -20,6 +20,7 @@ from leadline.config.coordinators import CoordinatorConfig
 from leadline.config.listeners import Listeners
 from leadline.config.network import NetworkConfig
 from leadline.config.replication import ReplicationConfig
+from leadline.config.security import SecurityConfig
 from leadline.config.settings import Importance, Mode, SettingRow, Support, nearest, setting
 from leadline.config.storage import StorageConfig
 from leadline.config.topic import LogConfig
@@ -38,6 +39,7 @@ _OF_MECHANISM = (
     "connections.max.reauth.ms",
 )
 _ONE_LIMIT = ("max.connections", "max.connection.creation.rate")  # Kafka can limit each listener separately
+_OF_ONE_LISTENER = frozenset((*_ONE_LIMIT, *SecurityConfig.rows(), unsupported.JAAS))
 _NOT_SUPPORTED = {
     "config.providers": "values are not looked up elsewhere; write them out",
     "authorizer.zookeeper.url": "ACLs are in the ZooKeeper of zookeeper.connect",
@@ -45,7 +47,9 @@ _NOT_SUPPORTED = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig(StorageConfig, ClusterConfig, NetworkConfig, ReplicationConfig, CoordinatorConfig, AuthorizerConfig):
+class BrokerConfig(
+    StorageConfig, ClusterConfig, NetworkConfig, SecurityConfig, ReplicationConfig, CoordinatorConfig, AuthorizerConfig
+):
     """The settings of a broker that are obeyed, without the defaults of topics: those are a LogConfig."""
 
     log_dir: str = setting("leadline-data", STRING, "the log directory, if log.dirs is not set", importance=HIGH)
@@ -156,6 +160,16 @@ class BrokerSettings:
     def storage(self) -> StorageConfig:
         return self.broker
 
+    def of_listener(self, listener: str) -> SecurityConfig:
+        """How one listener is protected: its own settings, and those of all listeners where it has none."""
+        own = self.own_of_listener(listener)
+        return self.broker.with_values({name: text for name, text in own.items() if name in SecurityConfig.rows()})
+
+    def own_of_listener(self, listener: str) -> dict[str, str]:
+        """What is set for this listener alone, without the prefix; a mechanism may still stand before the name."""
+        prefix = f"listener.name.{listener.lower()}."
+        return {name.removeprefix(prefix): text for name, text in self.properties.items() if name.startswith(prefix)}
+
 
 def broker_settings(properties: Mapping[str, str]) -> BrokerSettings:
     if refused := next((name for name in _NOT_SUPPORTED if name in properties), None):
@@ -239,7 +253,9 @@ def _ignored(properties: Mapping[str, str], listeners: Listeners) -> Iterator[st
             yield f"{name} (it can only be set dynamically, not in a file)"
         elif _OF_LISTENER.fullmatch(name) and not _is_of_listener(name, listeners):
             yield f"{name} (no listener has this name)"
-        elif _OF_LISTENER.fullmatch(name) and row.support is Support.OBEYED and row.name not in _ONE_LIMIT:
+        elif _OF_LISTENER.fullmatch(name) and row.name in _OF_ONE_LISTENER:
+            continue
+        elif _OF_LISTENER.fullmatch(name) and row.support is Support.OBEYED:
             yield f"{name} (listeners cannot have different values, in Kafka too)"
         elif row.support is Support.ACCEPTED:
             yield f"{name} ({row.why})"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from leadline.config.checks import is_host
-from leadline.config.listeners import Listeners, SecurityProtocol, parse_listeners, parse_pairs
+from leadline.config.listeners import Listeners, parse_listeners, parse_pairs
 from leadline.config.values import InvalidSetting, Value, csv
 
 _AT_MOST = (
@@ -42,7 +42,6 @@ def check(typed: Mapping[str, Value], names_set: set[str]) -> Listeners:
         values["security.inter.broker.protocol"] if "security.inter.broker.protocol" in names_set else None,
     )
     _check_control_plane(values["control.plane.listener.name"], listeners)
-    _check_protocols(listeners)
     return listeners
 
 
@@ -111,13 +110,3 @@ def _check_control_plane(name: str | None, listeners: Listeners) -> None:
         raise InvalidSetting(f"control.plane.listener.name={name}: must be an advertised listener: {', '.join(names)}")
     if name.upper() == listeners.inter_broker.name:
         raise InvalidSetting(f"control.plane.listener.name={name}: must differ from the inter-broker listener")
-
-
-def _check_protocols(listeners: Listeners) -> None:
-    """Refuse listeners with TLS or SASL: clients must not be served without the security that was configured."""
-    for listener in (*listeners.bound, *listeners.advertised):
-        if listener.protocol is not SecurityProtocol.PLAINTEXT:
-            raise InvalidSetting(
-                f"listeners={listener}: not supported: its security protocol is {listener.protocol.name}, and this "
-                "broker has neither TLS nor SASL; make it a PLAINTEXT listener, in a network that you trust"
-            )

@@ -1,16 +1,13 @@
-"""The settings of TLS and SASL, which this broker does not have. `unsupported` explains the two kinds.
-
-    a setting that protects is refused: a certificate, a login
-    a parameter of such a protection is accepted: it has no effect by itself, in Kafka too
+"""The settings of TLS and SASL. They may differ from listener to listener.
 
 Pure: a table.
 """
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 
 from leadline.config.checks import at_least, one_of
-from leadline.config.settings import Importance, Mode, SettingRow, accepted, refused
-from leadline.config.values import ConfigType
+from leadline.config.settings import Importance, Mode, Settings, setting
+from leadline.config.values import ConfigType, Password
 
 BOOLEAN, INT, LIST, LONG, PASSWORD, STRING = (
     ConfigType.BOOLEAN,
@@ -20,77 +17,69 @@ BOOLEAN, INT, LIST, LONG, PASSWORD, STRING = (
     ConfigType.PASSWORD,
     ConfigType.STRING,
 )
-LOW, MEDIUM = Importance.LOW, Importance.MEDIUM
+LOW = Importance.LOW
 PER_BROKER = Mode.PER_BROKER
 
 
-def rows() -> Iterator[SettingRow]:
-    for group in (_tls, _tls_parameters, _sasl):
-        yield from group()
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class SecurityConfig(Settings):
+    """How listeners are protected."""
 
+    __slots__ = ()
 
-def _tls() -> Iterator[SettingRow]:
-    row = refused("this broker has no TLS, so nothing would be encrypted; leave it out and use PLAINTEXT listeners")
-    client_auth = one_of("required", "requested", "none")
-    yield row(
-        "ssl.client.auth", STRING, "none", "whether clients must present a certificate", client_auth, mode=PER_BROKER
-    )
-    for name, kind, meaning in (
-        ("keystore.location", STRING, "the file with key and certificate"),
-        ("keystore.password", PASSWORD, "the password of that file"),
-        ("key.password", PASSWORD, "the password of the key within it"),
-        ("keystore.key", PASSWORD, "the key itself, in PEM"),
-        ("keystore.certificate.chain", PASSWORD, "the certificates that belong to it, in PEM"),
-        ("truststore.location", STRING, "the file of trusted certificates"),
-        ("truststore.password", PASSWORD, "the password of that file"),
-        ("truststore.certificates", PASSWORD, "the trusted certificates themselves, in PEM"),
-    ):
-        yield row(f"ssl.{name}", kind, None, meaning, mode=PER_BROKER)
-    yield row(
-        "ssl.principal.mapping.rules",
+    ssl_client_auth: str = setting(
+        "none",
         STRING,
-        "DEFAULT",
-        "rules that turn the name in a certificate into a user's",
+        "whether clients must present a certificate",
+        one_of("required", "requested", "none"),
+        mode=PER_BROKER,
+    )
+    ssl_keystore_location: str | None = setting(None, STRING, "the file with key and certificate", mode=PER_BROKER)
+    ssl_keystore_password: Password | None = setting(None, PASSWORD, "the password of that file", mode=PER_BROKER)
+    ssl_key_password: Password | None = setting(None, PASSWORD, "the password of the key within it", mode=PER_BROKER)
+    ssl_keystore_key: Password | None = setting(None, PASSWORD, "the key itself, in PEM", mode=PER_BROKER)
+    ssl_keystore_certificate_chain: Password | None = setting(
+        None, PASSWORD, "the certificates that belong to it, in PEM", mode=PER_BROKER
+    )
+    ssl_truststore_location: str | None = setting(None, STRING, "the file of trusted certificates", mode=PER_BROKER)
+    ssl_truststore_password: Password | None = setting(None, PASSWORD, "the password of that file", mode=PER_BROKER)
+    ssl_truststore_certificates: Password | None = setting(
+        None, PASSWORD, "the trusted certificates themselves, in PEM", mode=PER_BROKER
+    )
+    ssl_principal_mapping_rules: str = setting(
+        "DEFAULT", STRING, "rules that turn the name in a certificate into a user's", importance=LOW
+    )
+    ssl_enabled_protocols: tuple[str, ...] = setting(
+        ("TLSv1.2", "TLSv1.3"), LIST, "the versions of TLS in use", mode=PER_BROKER
+    )
+    ssl_cipher_suites: tuple[str, ...] = setting(
+        (), LIST, "the cipher suites in use; none: all that are safe", mode=PER_BROKER
+    )
+    ssl_keystore_type: str = setting("JKS", STRING, "the format of the key store", mode=PER_BROKER)
+    ssl_truststore_type: str = setting("JKS", STRING, "the format of the trust store", mode=PER_BROKER)
+    ssl_endpoint_identification_algorithm: str = setting(
+        "https",
+        STRING,
+        "how a server's name is compared with its certificate; empty: not at all",
+        importance=LOW,
+        mode=PER_BROKER,
+    )
+    ssl_allow_dn_changes: bool = setting(
+        False, BOOLEAN, "whether a new certificate may have another name than the one it replaces", importance=LOW
+    )
+    ssl_allow_san_changes: bool = setting(
+        False, BOOLEAN, "whether a new certificate may lack alternative names of the one it replaces", importance=LOW
+    )
+
+    sasl_enabled_mechanisms: tuple[str, ...] = setting(
+        ("GSSAPI",), LIST, "the mechanisms that clients may choose from", mode=PER_BROKER
+    )
+    connections_max_reauth_ms: int = setting(0, LONG, "how long a login lasts; 0: as long as its connection")
+    sasl_server_max_receive_size: int = setting(524_288, INT, "the largest message of a login")
+    connection_failed_authentication_delay_ms: int = setting(
+        100,
+        INT,
+        "how long a connection that failed to authenticate waits before it is closed",
+        at_least(0),
         importance=LOW,
     )
-
-
-def _tls_parameters() -> Iterator[SettingRow]:
-    row = accepted("this broker has no TLS")
-    for name, kind, default, importance, meaning in (
-        ("protocol", STRING, "TLSv1.3", MEDIUM, "the newest TLS to offer"),
-        ("enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), MEDIUM, "the versions of TLS in use"),
-        ("cipher.suites", LIST, (), MEDIUM, "the cipher suites in use; none: all that are safe"),
-        ("keystore.type", STRING, "JKS", MEDIUM, "the format of the key store"),
-        ("truststore.type", STRING, "JKS", MEDIUM, "the format of the trust store"),
-        (
-            "endpoint.identification.algorithm",
-            STRING,
-            "https",
-            LOW,
-            "how a server's name is compared with its certificate; empty: not at all",
-        ),
-    ):
-        yield row(f"ssl.{name}", kind, default, meaning, importance=importance, mode=PER_BROKER)
-    for name, meaning in (
-        ("dn", "whether a new certificate may have another name than the one it replaces"),
-        ("san", "whether a new certificate may lack alternative names of the one it replaces"),
-    ):
-        yield row(f"ssl.allow.{name}.changes", BOOLEAN, False, meaning, importance=LOW)
-
-
-def _sasl() -> Iterator[SettingRow]:
-    row = refused(
-        "this broker has no SASL, so clients would not have to log in; leave it out and use PLAINTEXT listeners"
-    )
-    mechanisms = "the mechanisms that clients may choose from"
-    yield row("sasl.enabled.mechanisms", LIST, ("GSSAPI",), mechanisms, mode=PER_BROKER)
-    between = "the mechanism between brokers"
-    yield row("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", between, mode=PER_BROKER)
-    login = "the login module of a listener with its options, users among them"
-    yield row("sasl.jaas.config", PASSWORD, None, login, mode=PER_BROKER)
-    yield row("connections.max.reauth.ms", LONG, 0, "how long a login lasts; 0: as long as its connection")
-    row = accepted("this broker has no SASL")
-    yield row("sasl.server.max.receive.size", INT, 524_288, "the largest message of a login")
-    delay = "how long a connection that failed to authenticate waits before it is closed"
-    yield row("connection.failed.authentication.delay.ms", INT, 100, delay, at_least(0), importance=LOW)

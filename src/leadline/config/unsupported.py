@@ -11,7 +11,7 @@ Pure: a table.
 
 from collections.abc import Iterator
 
-from leadline.config import kraft, remote_storage, security
+from leadline.config import kraft, remote_storage
 from leadline.config.checks import any_case_of, at_least
 from leadline.config.settings import Importance, Mode, SettingRow, accepted, refused
 from leadline.config.values import DAY_MS, INT_MAX, ConfigType
@@ -27,6 +27,8 @@ BOOLEAN, STRING, INT, SHORT, LONG = (
 DOUBLE, LIST, CLASS, PASSWORD = ConfigType.DOUBLE, ConfigType.LIST, ConfigType.CLASS, ConfigType.PASSWORD
 PER_BROKER, CLUSTER_WIDE = Mode.PER_BROKER, Mode.CLUSTER_WIDE
 
+JAAS = "sasl.jaas.config"
+
 
 def rows() -> Iterator[SettingRow]:
     groups = (
@@ -37,13 +39,14 @@ def rows() -> Iterator[SettingRow]:
         _zookeeper,
         kraft.rows,
         _groups,
+        _sasl,
         _kerberos,
         _tokens,
         _logins,
         _oauth,
         _java_tls,
     )
-    for group in (*groups, security.rows, remote_storage.rows):
+    for group in (*groups, remote_storage.rows):
         yield from group()
 
 
@@ -210,6 +213,15 @@ def _groups() -> Iterator[SettingRow]:
     )
 
 
+def _sasl() -> Iterator[SettingRow]:
+    row = accepted("it counts with a listener and a mechanism: listener.name.<listener>.<mechanism>.sasl.jaas.config")
+    login = "the login module of a listener with its options, users among them"
+    yield row(JAAS, PASSWORD, None, login, mode=PER_BROKER)
+    row = accepted("brokers of a cluster reach each other over PLAINTEXT")
+    between = "the mechanism between brokers"
+    yield row("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", between, mode=PER_BROKER)
+
+
 def _kerberos() -> Iterator[SettingRow]:
     row = accepted("there is no GSSAPI")
     yield row("sasl.kerberos.service.name", STRING, None, "the broker's name to Kerberos", mode=PER_BROKER)
@@ -286,6 +298,7 @@ def _oauth() -> Iterator[SettingRow]:
 def _java_tls() -> Iterator[SettingRow]:
     row = accepted("it belongs to Java's TLS")
     yield row("ssl.provider", STRING, None, "the security provider", mode=PER_BROKER)
+    yield row("ssl.protocol", STRING, "TLSv1.3", "Java's context; ssl.enabled.protocols decides", mode=PER_BROKER)
     yield row("ssl.keymanager.algorithm", STRING, "SunX509", "how keys are chosen", mode=PER_BROKER)
     yield row("ssl.trustmanager.algorithm", STRING, "PKIX", "how trust is established", mode=PER_BROKER)
     yield row(

@@ -12,6 +12,7 @@ from pathlib import Path
 from leadline.broker.broker import Broker
 from leadline.broker.net import Net
 from leadline.config.broker import kafka_table
+from leadline.config.security import SecurityConfig
 from leadline.config.settings import Mode, Support
 from leadline.config.topic import LogConfig
 from leadline.log.cleaner import LogToClean, request_for
@@ -101,6 +102,10 @@ ELSEWHERE = {
     "advertised.listeners": "refused while a broker runs",
     "listener.security.protocol.map": "refused while a broker runs",
     "num.recovery.threads.per.data.dir": "of use at the start alone",
+    **dict.fromkeys(
+        (name for name, row in SecurityConfig.rows().items() if row.mode is not Mode.READ_ONLY),
+        "of stores, by test_listener_security; of others, for listeners that are new, in Kafka too",
+    ),
     "log.message.timestamp.difference.max.ms": "the older name of two others",
 }
 

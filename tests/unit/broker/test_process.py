@@ -101,7 +101,11 @@ def test_a_bad_setting_is_told_by_its_name(tmp_path: Path, settings: dict[str, s
     [
         (
             {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", "inter.broker.listener.name": "SASL_PLAINTEXT"},
-            r"listeners=SASL_PLAINTEXT://127\.0\.0\.1:0: not supported: its security protocol is SASL_PLAINTEXT",
+            r"sasl\.enabled\.mechanisms=GSSAPI: not supported on listener SASL_PLAINTEXT: GSSAPI; PLAIN, SCRAM-SHA-256",
+        ),
+        (
+            {"listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0"},
+            "listener SSL: a listener with TLS has a key store: set ssl.keystore.location or ssl.keystore.key",
         ),
         (
             {

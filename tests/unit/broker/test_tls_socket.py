@@ -145,6 +145,33 @@ def test_small_pieces_leave_together(tmp_path: Path) -> None:
     run(tmp_path, peer, server)
 
 
+def test_a_reader_that_takes_nothing_is_called_again_until_it_does(tmp_path: Path) -> None:
+    def peer(tls: ssl.SSLSocket) -> None:
+        tls.sendall(b"0123456789")
+        tls.recv(1)
+
+    async def server(tls: TlsSocket) -> None:
+        assert await received(tls, 3, room=3) == b"012"
+        calls = 0
+        done = asyncio.Event()
+
+        def reader() -> None:
+            nonlocal calls
+            calls += 1
+            if calls == 5:
+                assert tls.recv_into(bytearray(100)) == 7
+                done.set()
+
+        tls.on_readable(reader)
+        await done.wait()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert calls == 5
+        tls.send(b"!")
+
+    run(tmp_path, peer, server)
+
+
 def test_what_was_received_and_not_taken_calls_the_reader_again(tmp_path: Path) -> None:
     """The socket itself is not readable any more: all its bytes have been decrypted."""
 

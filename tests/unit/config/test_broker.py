@@ -123,22 +123,24 @@ def test_what_does_not_fit_is_refused_with_name_value_and_limit(given: dict[str,
 JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required user_ada=secret;"
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"listeners": "{0}://:9092", "security.inter.broker.protocol": "{0}"},
-        {"listeners": "{0}://:9092", "inter.broker.listener.name": "{0}"},
-        {"listeners": "PLAINTEXT://:9092,{0}://:9093"},
-        {"listeners": "PLAINTEXT://:9092,OUT://:9093", "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OUT:{0}"},
-        {"listener.security.protocol.map": "PLAINTEXT:{0}"},
-        {"advertised.listeners": "PLAINTEXT://here:1", "listeners": "PLAINTEXT://:9092,{0}://:9093"},
-    ],
-)
-def test_a_listener_that_calls_itself_secure_is_refused_by_name(protocol: str, more: dict[str, str]) -> None:
-    given = {name: text.format(protocol) for name, text in more.items()}
-    with pytest.raises(InvalidSetting, match=rf"listeners=.*: not supported: its security protocol is {protocol}, and"):
-        broker_settings(given)
+def test_a_listener_has_its_own_settings_and_else_those_of_all() -> None:
+    settings = broker_settings(
+        {
+            "listeners": "PLAINTEXT://:9092,SASL_SSL://:9093,IN://:9094",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,IN:SSL",
+            "ssl.client.auth": "requested",
+            "ssl.keystore.location": "/all.jks",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.in.ssl.client.auth": "required",
+            "listener.name.sasl_ssl.ssl.keystore.location": "/one.jks",
+            "listener.name.sasl_ssl.plain.sasl.jaas.config": JAAS,
+        }
+    )
+    one, other = settings.of_listener("SASL_SSL"), settings.of_listener("IN")
+    assert (one.ssl_client_auth, one.ssl_keystore_location) == ("requested", "/one.jks")
+    assert (other.ssl_client_auth, other.ssl_keystore_location) == ("required", "/all.jks")
+    assert settings.own_of_listener("SASL_SSL")["plain.sasl.jaas.config"] == JAAS
+    assert settings.ignored == ()
 
 
 @pytest.mark.parametrize(
@@ -146,23 +148,10 @@ def test_a_listener_that_calls_itself_secure_is_refused_by_name(protocol: str, m
     [
         {"authorizer.class.name": "my.Own"},
         {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"},
-        {"sasl.enabled.mechanisms": "PLAIN"},
-        {"sasl.enabled.mechanisms": "GSSAPI,PLAIN"},
-        {"sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256"},
-        {"sasl.jaas.config": JAAS},
-        {"connections.max.reauth.ms": "1000"},
-        {"ssl.client.auth": "required"},
-        {"ssl.keystore.location": "/nowhere"},
-        {"ssl.truststore.location": "/nowhere"},
-        {"ssl.keystore.password": "secret"},
-        {"ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/"},
         {"delegation.token.secret.key": "secret"},
         {"zookeeper.set.acl": "true"},
         {"zookeeper.ssl.client.enable": "true"},
         {"principal.builder.class": "my.Own"},
-        {"listener.name.plaintext.sasl.enabled.mechanisms": "PLAIN"},
-        {"listener.name.plaintext.plain.sasl.jaas.config": JAAS},
-        {"listener.name.plaintext.ssl.client.auth": "required"},
     ],
     ids=lambda given: next(iter(given)),
 )
@@ -175,19 +164,20 @@ def test_what_promises_protection_is_refused_by_name(given: dict[str, str]) -> N
     assert message.startswith(f"{name}=[hidden]") or "secret" not in given[name]
 
 
-def test_what_shapes_a_protection_that_is_not_there_is_named() -> None:
+def test_a_setting_without_effect_is_named_with_the_reason() -> None:
     settings = broker_settings(
         {
-            "ssl.endpoint.identification.algorithm": "",
-            "listener.name.plaintext.ssl.protocol": "TLSv1.3",
+            "ssl.provider": "SunJSSE",
+            "sasl.jaas.config": JAAS,
             "listener.name.elsewhere.ssl.keystore.location": "/x",
         }
     )
-    assert [text.split(" ")[0] for text in settings.ignored] == [
-        "listener.name.elsewhere.ssl.keystore.location",
-        "listener.name.plaintext.ssl.protocol",
-        "ssl.endpoint.identification.algorithm",
-    ]
+    assert settings.ignored == (
+        "listener.name.elsewhere.ssl.keystore.location (no listener has this name)",
+        "sasl.jaas.config (it counts with a listener and a mechanism: "
+        "listener.name.<listener>.<mechanism>.sasl.jaas.config)",
+        "ssl.provider (it belongs to Java's TLS)",
+    )
 
 
 def test_the_settings_of_the_authorizer_are_obeyed() -> None:

@@ -1,0 +1,220 @@
+"""How the listeners of a broker are protected, as its settings say.
+
+`listener.name.<listener>.<setting>` overrides a setting for one listener. The login module of a mechanism stands in
+`listener.name.<listener>.<mechanism>.sasl.jaas.config`.
+
+    a listener that cannot be protected as its settings say stops the start: nobody is served with less
+"""
+
+import hashlib
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from leadline.api import api_versions_response
+from leadline.broker.authentication import ListenerSecurity
+from leadline.config.broker import BrokerSettings
+from leadline.config.listeners import Listener, SecurityProtocol
+from leadline.config.security import SecurityConfig
+from leadline.config.values import InvalidSetting, Password
+from leadline.runtime.ports import Chance
+from leadline.security.distinguished_name import subject_name
+from leadline.security.jaas import LoginModule, check_mechanism, parse_jaas_line
+from leadline.security.key_stores import KeyStoreSettings, ReadFile, TrustStoreSettings
+from leadline.security.plain import PLAIN, PlainExchange, plain_users
+from leadline.security.principal import ANONYMOUS, USER_TYPE, Principal
+from leadline.security.principal_mapping import NoMatchingRule, PrincipalMapping
+from leadline.security.sasl_authenticator import SaslListener
+from leadline.security.sasl_mechanisms import EnabledMechanisms, SaslExchange
+from leadline.security.scram import ScramExchange, ScramUsers
+from leadline.security.scram_credentials import RANDOM_BYTES, SCRAM_MECHANISMS, ScramMechanism, random_text
+from leadline.security.scram_users import ScramUserCredentials
+from leadline.security.secret import Secret
+from leadline.security.tls import ListenerTls, TlsSettings, client_auth_of
+from leadline.wire.apis import APIS
+from leadline.wire.classes import Message
+
+log = logging.getLogger(__name__)
+
+JAAS = "sasl.jaas.config"
+MAX_REAUTH_MS = "connections.max.reauth.ms"
+MECHANISMS = (PLAIN, *SCRAM_MECHANISMS)
+NO_KEY = Secret(b"")
+
+NewExchange = Callable[[], SaslExchange]
+
+
+@dataclass(slots=True)
+class Credentials:
+    """Whom the mechanisms of all listeners let in, beside the users of JAAS lines."""
+
+    users: ScramUserCredentials
+    chance: Chance
+    decoy_key: Secret = NO_KEY  # known once the cluster is: see `decoy_key`
+
+    def of(self, mechanism: ScramMechanism) -> ScramUsers:
+        return ScramUsers(partial(self.users.credential_of, mechanism), lambda token: None, self.decoy_key)
+
+
+class ListenerSecurities:
+    """`by_listener` has the listeners that are not PLAINTEXT, by their names."""
+
+    def __init__(self, settings: BrokerSettings, credentials: Credentials, read: ReadFile) -> None:
+        """Raises InvalidSetting."""
+        _check_inter_broker(settings)
+        self._credentials, self._read = credentials, read
+        listeners = [it for it in settings.listeners.bound if it.protocol is not SecurityProtocol.PLAINTEXT]
+        self._tls = {it.name: _load_tls(it, settings, read) for it in listeners if it.protocol.tls}
+        self.by_listener = {it.name: self._security(it, settings) for it in listeners}
+
+    def _security(self, listener: Listener, settings: BrokerSettings) -> ListenerSecurity:
+        config = settings.of_listener(listener.name)
+        tls = self._tls.get(listener.name)
+        return ListenerSecurity(
+            protocol=listener.protocol,
+            tls=None if tls is None else tls.server_context,
+            principal_of=partial(principal_of, PrincipalMapping(config.ssl_principal_mapping_rules)),
+            sasl=_sasl(listener, config, settings, self._credentials) if listener.protocol.sasl else None,
+            failure_delay_s=settings.broker.connection_failed_authentication_delay_ms / 1000,
+            max_receive_bytes=config.sasl_server_max_receive_size,
+        )
+
+    def reloaded(self, settings: BrokerSettings) -> dict[str, ListenerTls]:
+        """Key and trust stores as these settings name them, read again. Raises InvalidSetting; nothing changes yet."""
+        return {
+            name: tls.reloaded(_tls_settings(settings.listeners.named(name), settings), self._read)
+            for name, tls in self._tls.items()
+        }
+
+    def use(self, reloaded: dict[str, ListenerTls]) -> None:
+        """New connections get them; those that are there keep theirs. Nothing else can change on a listener."""
+        self._tls = reloaded
+        for name, tls in reloaded.items():
+            self.by_listener[name].tls = tls.server_context
+
+
+def _check_inter_broker(settings: BrokerSettings) -> None:
+    inter_broker = settings.listeners.inter_broker
+    if settings.broker.zookeeper_connect and inter_broker.protocol is not SecurityProtocol.PLAINTEXT:
+        raise InvalidSetting(
+            f"listeners={inter_broker}: not supported: brokers of a cluster reach each other over PLAINTEXT only; name "
+            "another listener with inter.broker.listener.name"
+        )
+
+
+# TLS
+
+
+def _load_tls(listener: Listener, settings: BrokerSettings, read: ReadFile) -> ListenerTls:
+    try:
+        tls = ListenerTls.load(_tls_settings(listener, settings), read)
+    except InvalidSetting as error:
+        raise InvalidSetting(f"listener {listener.name}: {error}") from None
+    for note in tls.notes:
+        log.warning("listener %s: %s", listener.name, note)
+    return tls
+
+
+def _tls_settings(listener: Listener, settings: BrokerSettings) -> TlsSettings:
+    config, own = settings.of_listener(listener.name), settings.own_of_listener(listener.name)
+    return TlsSettings(
+        key_store=KeyStoreSettings(
+            config.ssl_keystore_type,
+            config.ssl_keystore_location,
+            _secret(config.ssl_keystore_password),
+            _secret(config.ssl_key_password),
+            _secret(config.ssl_keystore_key),
+            _secret(config.ssl_keystore_certificate_chain),
+        ),
+        trust_store=TrustStoreSettings(
+            config.ssl_truststore_type,
+            config.ssl_truststore_location,
+            _secret(config.ssl_truststore_password),
+            _secret(config.ssl_truststore_certificates),
+        ),
+        enabled_protocols=config.ssl_enabled_protocols,
+        cipher_suites=config.ssl_cipher_suites,
+        client_auth=client_auth_of(listener.protocol.name, settings.broker.ssl_client_auth, own.get("ssl.client.auth")),
+        endpoint_identification_algorithm=config.ssl_endpoint_identification_algorithm,
+        allow_dn_changes=config.ssl_allow_dn_changes,
+        allow_san_changes=config.ssl_allow_san_changes,
+    )
+
+
+def _secret(password: Password | None) -> Secret | None:
+    return None if password is None else Secret.of(password.value)
+
+
+def principal_of(mapping: PrincipalMapping, certificate: bytes | None) -> Principal:
+    """Who a client is that shows this certificate. ValueError: no rule makes a user of its name."""
+    if certificate is None:
+        return ANONYMOUS
+    try:
+        return Principal(USER_TYPE, mapping.name_of(subject_name(certificate)))
+    except NoMatchingRule as error:
+        raise ValueError(str(error)) from None
+
+
+# SASL
+
+
+def _sasl(
+    listener: Listener, config: SecurityConfig, settings: BrokerSettings, credentials: Credentials
+) -> SaslListener:
+    own = settings.own_of_listener(listener.name)
+    exchanges: dict[str, NewExchange] = {}
+    max_reauth_ms: dict[str, int] = {}
+    for mechanism in config.sasl_enabled_mechanisms:
+        if mechanism not in MECHANISMS:
+            raise InvalidSetting(
+                f"sasl.enabled.mechanisms={','.join(config.sasl_enabled_mechanisms)}: not supported on listener "
+                f"{listener.name}: {mechanism}; {', '.join(MECHANISMS)} are"
+            )
+        exchanges[mechanism] = _new_exchange(mechanism, login_module(listener.name, mechanism, own), credentials)
+        lifetime = own.get(f"{mechanism.lower()}.{MAX_REAUTH_MS}")
+        max_reauth_ms[mechanism] = config.connections_max_reauth_ms if lifetime is None else int(lifetime)
+    if not exchanges:
+        raise InvalidSetting(f"sasl.enabled.mechanisms=: listener {listener.name} needs at least one")
+    return SaslListener(EnabledMechanisms(exchanges), max_reauth_ms, api_versions_response, _error_response)
+
+
+def login_module(listener: str, mechanism: str, own: Mapping[str, str]) -> LoginModule | None:
+    """Of a mechanism on a listener. None: it has none, which only SCRAM can do without."""
+    name = f"{mechanism.lower()}.{JAAS}"
+    setting = f"listener.name.{listener.lower()}.{name}"
+    if name not in own:
+        if mechanism in SCRAM_MECHANISMS:
+            return None
+        raise InvalidSetting(f"{setting} is not set: {mechanism} on listener {listener} needs it")
+    module = parse_jaas_line(setting, Secret.of(own[name]))
+    check_mechanism(setting, mechanism, module)
+    return module
+
+
+def _new_exchange(mechanism: str, module: LoginModule | None, credentials: Credentials) -> NewExchange:
+    if mechanism == PLAIN:
+        users = plain_users(module.options if module else {})
+        return partial(PlainExchange, users.get)
+    scram = SCRAM_MECHANISMS[mechanism]
+    chance = credentials.chance
+    return lambda: ScramExchange(scram, credentials.of(scram), random_text(chance.secret_bytes(RANDOM_BYTES)))
+
+
+def decoy_key(cluster_id: str, settings: BrokerSettings) -> Secret:
+    """The same on all brokers of a cluster, and known to none of its clients: it holds their common passwords."""
+    digest = hashlib.sha256(cluster_id.encode())
+    for name in sorted(settings.properties):
+        if name.endswith(JAAS):
+            digest.update(settings.properties[name].encode())
+    return Secret(digest.digest())
+
+
+def _error_response(request: Message, version: int, code: int) -> Message | None:
+    """Of a request that has no place in a login."""
+    assert request.API_KEY is not None
+    response = APIS[request.API_KEY].response()
+    if not hasattr(response, "error_code"):
+        return None
+    response.error_code = code
+    return response

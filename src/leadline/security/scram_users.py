@@ -1,0 +1,56 @@
+"""The SCRAM credentials of users, as their nodes have them: who has which.
+
+a text that is no credential is logged, and its user cannot log in by that mechanism
+"""
+
+import logging
+from collections.abc import Mapping
+
+from leadline.security.client_quotas import QuotaEntity
+from leadline.security.quota_nodes import ConfigEntity
+from leadline.security.scram_credentials import (
+    SCRAM_MECHANISMS,
+    InvalidCredential,
+    ScramCredential,
+    ScramMechanism,
+    parse_credential,
+)
+
+log = logging.getLogger(__name__)
+
+
+class ScramUserCredentials:
+    def __init__(self) -> None:
+        self._by_user: dict[str, dict[ScramMechanism, ScramCredential]] = {}
+
+    def put(self, entity: ConfigEntity, config: Mapping[str, str]) -> None:
+        """The settings of an entity. Only a user by itself has credentials: neither a default nor a client id."""
+        if not isinstance(entity, QuotaEntity) or not isinstance(entity.user, str) or entity.client_id is not None:
+            return
+        credentials = dict(_credentials(entity.user, config))
+        if credentials:
+            self._by_user[entity.user] = credentials
+        else:
+            self._by_user.pop(entity.user, None)
+
+    def credential_of(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
+        return self._by_user.get(user, {}).get(mechanism)
+
+    def mechanisms_of(self, user: str) -> Mapping[ScramMechanism, ScramCredential]:
+        return self._by_user.get(user, {})
+
+    @property
+    def users(self) -> list[str]:
+        """All who have a credential, sorted by name."""
+        return sorted(self._by_user)
+
+
+def _credentials(user: str, config: Mapping[str, str]) -> list[tuple[ScramMechanism, ScramCredential]]:
+    credentials = []
+    for name, mechanism in SCRAM_MECHANISMS.items():
+        if name in config:
+            try:
+                credentials.append((mechanism, parse_credential(config[name])))
+            except InvalidCredential as error:
+                log.error("the %s credential of user %s is passed over: %s", name, user, error)
+    return credentials

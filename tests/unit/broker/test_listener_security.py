@@ -1,0 +1,217 @@
+"""How listeners are protected, from their settings: what stops a start, and what changes while a broker runs."""
+
+import asyncio
+import os
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from leadline.broker.authentication import ListenerSecurity
+from leadline.broker.broker import Broker
+from leadline.broker.listener_security import Credentials, ListenerSecurities, decoy_key, principal_of
+from leadline.config.broker import broker_settings
+from leadline.config.values import InvalidSetting
+from leadline.log.files import read_file
+from leadline.runtime.ports import OsFiles, SystemChance
+from leadline.security.client_quotas import QuotaEntity
+from leadline.security.principal import ANONYMOUS, Principal
+from leadline.security.principal_mapping import PrincipalMapping
+from leadline.security.scram_credentials import ScramMechanism, credential_of_password, credential_text
+from leadline.security.scram_users import ScramUserCredentials
+from leadline.security.secret import Secret
+from tests.support.certificates import Identity, authority
+
+PLAIN_LINE = "org.apache.kafka.common.security.plain.PlainLoginModule required user_alice=wonderland;"
+SCRAM_LINE = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+
+
+def securities(**settings: str) -> ListenerSecurities:
+    properties = {name.replace("__", "."): text for name, text in settings.items()}
+    properties.setdefault("inter.broker.listener.name", "PLAINTEXT")
+    properties["listeners"] = f"PLAINTEXT://:9092,{properties['listeners']}"
+    credentials = Credentials(ScramUserCredentials(), SystemChance())
+    return ListenerSecurities(broker_settings(properties), credentials, lambda path: read_file(OsFiles(), path))
+
+
+def security(**settings: str) -> ListenerSecurity:
+    (only,) = securities(**settings).by_listener.values()
+    return only
+
+
+SASL = {"listeners": "SASL_PLAINTEXT://:9093", "sasl__enabled__mechanisms": "PLAIN"}
+SSL = {"listeners": "SSL://:9093", "ssl__keystore__type": "PEM", "ssl__truststore__type": "PEM"}
+JAAS = "listener__name__sasl_plaintext__plain__sasl__jaas__config"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"listeners": "SASL_PLAINTEXT://:9093"}, "sasl.enabled.mechanisms=GSSAPI: not supported on listener SASL_PL"),
+        (SASL | {"sasl__enabled__mechanisms": "PLAIN,KERBEROS", JAAS: PLAIN_LINE}, "SASL_PLAINTEXT: KERBEROS; PLAIN"),
+        (SASL | {"sasl__enabled__mechanisms": ""}, "listener SASL_PLAINTEXT needs at least one"),
+        (SASL, "listener.name.sasl_plaintext.plain.sasl.jaas.config is not set: PLAIN on listener SASL_PLAINTEXT need"),
+        (SASL | {JAAS: SCRAM_LINE}, "ScramLoginModule is not for PLAIN"),
+        (SASL | {JAAS: "com.evil.JndiLoginModule required;"}, "com.evil.JndiLoginModule is not allowed"),
+        (SSL, "listener SSL: a listener with TLS has a key store"),
+        (SSL | {"ssl__keystore__location": "/no/such/file"}, "listener SSL: Failed to load SSL keystore /no/such/file"),
+        (SSL | {"ssl__keystore__type": "BKS", "ssl__keystore__location": "/x"}, "listener SSL: "),
+    ],
+)
+def test_a_listener_that_cannot_be_protected_as_set_stops_the_start(settings: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidSetting) as refused:
+        securities(**settings)
+    assert message in str(refused.value)
+    assert "wonderland" not in str(refused.value)
+
+
+def test_brokers_of_a_cluster_do_not_reach_each_other_over_a_protected_listener() -> None:
+    with pytest.raises(InvalidSetting, match="brokers of a cluster reach each other over PLAINTEXT only"):
+        securities(
+            **SASL,
+            **{JAAS: PLAIN_LINE, "inter__broker__listener__name": "SASL_PLAINTEXT", "zookeeper__connect": "localhost"},
+        )
+
+
+def test_scram_needs_no_login_module() -> None:
+    listener = security(**SASL | {"sasl__enabled__mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256"})
+    assert listener.sasl is not None
+    assert set(listener.sasl.mechanisms) == {"SCRAM-SHA-512", "SCRAM-SHA-256"}
+
+
+def test_a_login_lasts_as_long_as_mechanism_listener_or_broker_say() -> None:
+    settings = SASL | {"sasl__enabled__mechanisms": "PLAIN,SCRAM-SHA-256", JAAS: PLAIN_LINE}
+    lifetimes = {
+        "connections__max__reauth__ms": "1000",
+        "listener__name__sasl_plaintext__plain__connections__max__reauth__ms": "3000",
+    }
+    listener = security(**settings, **lifetimes)
+    assert listener.sasl is not None
+    assert listener.sasl.max_reauth_ms == {"PLAIN": 3000, "SCRAM-SHA-256": 1000}
+
+
+def test_a_certificate_names_a_user_by_the_rules_of_its_listener() -> None:
+    mapping = PrincipalMapping("RULE:^CN=(.*)$/$1/U")
+    der = authority().issue("alice").certificate.public_bytes(Encoding.DER)
+    assert principal_of(mapping, der) == Principal("User", "ALICE")
+    assert principal_of(mapping, None) == ANONYMOUS
+    with pytest.raises(ValueError, match="CN=alice"):
+        principal_of(PrincipalMapping("RULE:^nobody$/x/"), der)
+
+
+def test_the_key_of_decoys_is_that_of_the_cluster_and_its_passwords() -> None:
+    def key(cluster: str, line: str) -> Secret:
+        return decoy_key(cluster, broker_settings({"listener.name.x.plain.sasl.jaas.config": line}))
+
+    assert key("one", PLAIN_LINE) == key("one", PLAIN_LINE)
+    assert key("one", PLAIN_LINE) != key("two", PLAIN_LINE)
+    assert key("one", PLAIN_LINE) != key("one", SCRAM_LINE)
+
+
+# Users
+
+
+def test_a_user_has_the_credentials_that_its_node_has() -> None:
+    users, mechanism = ScramUserCredentials(), ScramMechanism.SCRAM_SHA_256
+    credential = credential_of_password(mechanism, Secret.of("wonderland"), b"salt")
+    users.put(QuotaEntity("alice"), {"SCRAM-SHA-256": credential_text(credential), "producer_byte_rate": "5"})
+    users.put(QuotaEntity("bob"), {"producer_byte_rate": "5"})
+    users.put(QuotaEntity("alice", "client"), {})
+    assert users.users == ["alice"]
+    assert users.credential_of(mechanism, "alice") == credential
+    assert users.credential_of(ScramMechanism.SCRAM_SHA_512, "alice") is None
+    users.put(QuotaEntity("alice"), {})
+    assert users.credential_of(mechanism, "alice") is None
+
+
+def test_a_credential_that_is_none_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    users = ScramUserCredentials()
+    users.put(QuotaEntity("alice"), {"SCRAM-SHA-256": "salt=secret"})
+    assert users.users == []
+    assert "the SCRAM-SHA-256 credential of user alice is passed over" in caplog.text
+    assert "secret" not in caplog.text
+
+
+# Certificates that change while the broker runs
+
+
+def write(path: Path, identity: Identity, seconds: int = 0) -> None:
+    identity.write(path)
+    os.utime(path, (path.stat().st_atime, path.stat().st_mtime + seconds))
+
+
+def tls_settings(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "ca.pem").write_text(authority().pem)
+    write(tmp_path / "server.pem", authority().issue("localhost"))
+    return SSL | {
+        "ssl__keystore__location": str(tmp_path / "server.pem"),
+        "ssl__truststore__location": str(tmp_path / "ca.pem"),
+    }
+
+
+def test_stores_are_read_again_and_new_connections_get_them(tmp_path: Path) -> None:
+    settings = tls_settings(tmp_path)
+    listeners = securities(**settings)
+    before = listeners.by_listener["SSL"].tls
+    write(tmp_path / "server.pem", authority().issue("localhost"), 5)
+    properties = {name.replace("__", "."): text for name, text in settings.items()}
+    properties["listeners"] = f"PLAINTEXT://:9092,{properties['listeners']}"
+    reloaded = listeners.reloaded(broker_settings(properties))
+    assert listeners.by_listener["SSL"].tls is before
+    listeners.use(reloaded)
+    assert listeners.by_listener["SSL"].tls is not before
+
+
+@pytest.mark.parametrize(
+    ("identity", "message"),
+    [
+        (lambda: authority().issue("another"), "DistinguishedName does not match"),
+        (lambda: None, "Failed to load SSL keystore"),
+    ],
+)
+def test_a_store_that_does_not_fit_changes_nothing(
+    tmp_path: Path, identity: Callable[[], Identity | None], message: str
+) -> None:
+    settings = tls_settings(tmp_path)
+    listeners = securities(**settings)
+    if (successor := identity()) is None:
+        (tmp_path / "server.pem").write_text("no key")
+    else:
+        write(tmp_path / "server.pem", successor, 5)
+    properties = {name.replace("__", "."): text for name, text in settings.items()}
+    properties["listeners"] = f"PLAINTEXT://:9092,{properties['listeners']}"
+    with pytest.raises(InvalidSetting, match=message):
+        listeners.reloaded(broker_settings(properties))
+
+
+def test_a_running_broker_rotates_its_certificate(tmp_path: Path) -> None:
+    """As kafka-configs asks for it: by setting the location again."""
+    settings = {name.replace("__", "."): text for name, text in tls_settings(tmp_path).items()}
+    settings |= {"listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0", "log.dirs": str(tmp_path / "data")}
+    location = str(tmp_path / "server.pem")
+
+    async def shown(broker: Broker) -> bytes:
+        context = ssl.create_default_context(cadata=authority().pem)
+        port = broker.addresses["SSL"].port
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="localhost")
+        certificate: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        writer.close()
+        return certificate
+
+    async def main() -> None:
+        broker = Broker(broker_settings(settings))
+        await broker.start()
+        try:
+            before = await shown(broker)
+            write(tmp_path / "server.pem", authority().issue("localhost"), 5)
+            assert await shown(broker) == before
+            await broker.configs.alter_broker(
+                lambda: {"listener.name.ssl.ssl.keystore.location": location}, of_all=False
+            )
+            assert await shown(broker) != before
+        finally:
+            await broker.stop()
+
+    asyncio.run(main())
