@@ -6,9 +6,11 @@ Both brokers keep their ACLs in the same ZooKeeper, each under a root of its own
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -69,6 +71,7 @@ class Authorized:
     users: dict[str, Connection]
     setups: dict[str, Setup]
     rules: list[AclBinding]
+    logs: tuple[Path, Path]
 
     def put(self, *bindings: AclBinding) -> None:
         """All that the user has, in place of what he had."""
@@ -172,7 +175,7 @@ def authorized(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authorized]
             users = {side.name: side.connect(source=USER_HOST) for side in both.sides}
             both.create(TOPIC)
             setups = {side.name: set_up(side) for side in both.sides}
-            yield Authorized(both, users, setups, [])
+            yield Authorized(both, users, setups, [], (kafka.log, us.log))
             for side in both.sides:
                 side.connection.close()
                 users[side.name].close()
@@ -571,3 +574,13 @@ def test_kafkas_tool_manages_the_acls_of_both(authorized: Authorized) -> None:
 
     theirs, ours = (session(side) for side in authorized.both.sides)
     assert ours == theirs
+
+
+def test_denials_are_audited_as_kafka_does(authorized: Authorized) -> None:
+    """All of the tests before. Leadline repeats a line only after a while; which ones there are is the same."""
+    theirs, ours = (
+        {re.sub(r" \(.*", "", line) for line in re.findall(r"Principal = .* is Denied .*", log.read_text())}
+        for log in authorized.logs
+    )
+    assert ours == theirs
+    assert len(ours) > 90

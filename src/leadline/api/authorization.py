@@ -49,11 +49,7 @@ class Requirement(NamedTuple):
     error: type[WireError] | None  # None: nothing says that something was left out
     message: str | None  # beside the error, where the response has room for it
     versions: range  # of the request
-
-    @property
-    def is_audited(self) -> bool:
-        """Access is requested; otherwise the decision only shapes the response."""
-        return self.refusal in (ShownRefusal.RESPONSE, ShownRefusal.PART)
+    is_audited: bool = True  # whether the audit log has a line for each denial, as in Kafka
 
     def refusal_error(self) -> WireError | None:
         """None if what is not allowed is left out silently."""
@@ -165,11 +161,12 @@ def _need(
     error: type[WireError] | None = None,
     message: str | None = None,
     versions: range = _ALL_VERSIONS,
+    audited: bool = True,
 ) -> Requirement:
     """The error is that of the last right's resource, unless given."""
     if refusal is not _HIDDEN and error is None:
         error = _ERROR[any_of[-1].resource_type]
-    return Requirement(part, any_of, refusal, error, message, versions)
+    return Requirement(part, any_of, refusal, error, message, versions, audited)
 
 
 def _whole(
@@ -178,8 +175,8 @@ def _whole(
     return _need(part, *any_of, refusal=_RESPONSE, error=error, versions=versions)
 
 
-def _hidden(part: str, *any_of: Right) -> Requirement:
-    return _need(part, *any_of, refusal=_HIDDEN)
+def _hidden(part: str, *any_of: Right, audited: bool = True) -> Requirement:
+    return _need(part, *any_of, refusal=_HIDDEN, audited=audited)
 
 
 def _on_cluster(name: str, operation: AclOperation, refusal: ShownRefusal = _RESPONSE) -> Authorization:
@@ -197,7 +194,6 @@ def _of_configs(name: str, operation: AclOperation) -> Authorization:
 _WRITE_TRANSACTIONAL_ID = _whole("transactional id", _transactional_id(AclOperation.WRITE))
 _DESCRIBE_TOPICS = _need("topics", _topic(AclOperation.DESCRIBE))
 _READ_TOPICS = _need("topics", _topic(AclOperation.READ))
-_ALL_DESCRIBED_TOPICS = _hidden("all topics", _topic(AclOperation.DESCRIBE))
 _AUTHORIZED_CLUSTER_OPERATIONS = _need(
     "authorized operations of the cluster", _cluster(AclOperation.DESCRIBE), refusal=_DETAIL
 )
@@ -226,7 +222,7 @@ AUTHORIZATION: Mapping[int, Authorization] = {
         (
             _DESCRIBE_TOPICS,
             _need("topic ids", _topic(AclOperation.DESCRIBE)),
-            _ALL_DESCRIBED_TOPICS,
+            _hidden("all topics", _topic(AclOperation.DESCRIBE), audited=False),
             _need("auto-creation", _cluster(AclOperation.CREATE), _topic(AclOperation.CREATE)),
             _AUTHORIZED_CLUSTER_OPERATIONS,
         ),
@@ -237,7 +233,12 @@ AUTHORIZATION: Mapping[int, Authorization] = {
     7: _on_cluster("ControlledShutdown", AclOperation.CLUSTER_ACTION),
     8: Authorization("OffsetCommit", (_whole("group", _group(AclOperation.READ)), _READ_TOPICS)),
     9: Authorization(
-        "OffsetFetch", (_need("groups", _group(AclOperation.DESCRIBE)), _DESCRIBE_TOPICS, _ALL_DESCRIBED_TOPICS)
+        "OffsetFetch",
+        (
+            _need("groups", _group(AclOperation.DESCRIBE)),
+            _DESCRIBE_TOPICS,
+            _hidden("all topics", _topic(AclOperation.DESCRIBE)),
+        ),
     ),
     10: Authorization(
         "FindCoordinator",
@@ -252,7 +253,8 @@ AUTHORIZATION: Mapping[int, Authorization] = {
     14: _of_group_member("SyncGroup"),
     15: Authorization("DescribeGroups", (_need("groups", _group(AclOperation.DESCRIBE)),)),
     16: Authorization(
-        "ListGroups", (_hidden("groups", _cluster(AclOperation.DESCRIBE), _group(AclOperation.DESCRIBE)),)
+        "ListGroups",
+        (_hidden("groups", _cluster(AclOperation.DESCRIBE), _group(AclOperation.DESCRIBE), audited=False),),
     ),
     17: Authorization("SaslHandshake", (), _LOGIN),
     18: Authorization("ApiVersions", (), _LOGIN),
@@ -262,7 +264,7 @@ AUTHORIZATION: Mapping[int, Authorization] = {
             _need(
                 "topics", _cluster(AclOperation.CREATE), _topic(AclOperation.CREATE), message="Authorization failed."
             ),
-            _need("configs", _topic(AclOperation.DESCRIBE_CONFIGS), refusal=_DETAIL),
+            _need("configs", _topic(AclOperation.DESCRIBE_CONFIGS), refusal=_DETAIL, audited=False),
         ),
     ),
     20: Authorization(

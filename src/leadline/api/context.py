@@ -136,7 +136,8 @@ class Context(NamedTuple):
         acls = self.services.acls
         if acls is None:
             return ALL_NAMES
-        return {name for name, count in Counter(names).items() if self._decide(part, name, count, acls.authorizer)}
+        counts = Counter(iter(names))  # a mapping would be taken for counts
+        return {name for name, count in counts.items() if self._decide(part, name, count, acls.authorizer)}
 
     def refused(self, part: str, name: str | None = CLUSTER_NAME) -> WireError | None:
         """The error to answer with; None if the client may."""
@@ -186,9 +187,9 @@ class Context(NamedTuple):
         if right.anywhere:
             record = record._replace(name=NO_RESOURCE, references=0, pattern_type=PatternType.UNKNOWN)
         audit = self.services.audit
-        if not requirement.is_audited:
-            audit.filtered(record)
-        elif allowed:
+        if allowed:
             audit.allowed(record)
-        else:
+        elif requirement.is_audited:
             audit.denied(record, self.services.clock.now_ms())
+        else:
+            audit.filtered(record)

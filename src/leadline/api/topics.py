@@ -65,11 +65,12 @@ async def _create(
     cluster = ctx.services.cluster
     try:
         cluster.check_controller()
+        refusal: WireError | None = TopicAuthorizationFailed(f"topic '{requested.name}' is reserved for Kafka itself")
+        if requested.name != CLUSTER_METADATA:
+            refusal = ctx.refused("topics", requested.name)
         if repeated:
             raise InvalidRequest(f"the request names topic '{requested.name}' more than once")
-        if requested.name == CLUSTER_METADATA:
-            raise TopicAuthorizationFailed(f"topic '{requested.name}' is reserved for Kafka itself")
-        if (refusal := ctx.refused("topics", requested.name)) is not None:
+        if refusal is not None:
             raise refusal
         check_name(requested.name, ctx.services.metadata.topics)
         assignment = _assignment(requested, ctx)

@@ -3,8 +3,8 @@
     Principal = User:alice is Denied Operation = Write from host = 127.0.0.1 on resource = Topic:LITERAL:t
     for request = Produce with resourceRefCount = 1
 
-Denied is INFO and allowed is DEBUG. What only shapes an answer, filtered lists and the operations that a client may
-perform, is below DEBUG either way, as Kafka's TRACE.
+Denied is INFO and allowed is DEBUG. What is denied only in that a list lacks it is below DEBUG, as Kafka's TRACE; the
+operations that a client may perform are not logged.
 
 A client in a loop must not fill the disk: the same denial is logged once in ten seconds, and a hundred different ones
 in a second. The rest is counted.
@@ -19,7 +19,8 @@ from typing import NamedTuple
 from leadline.security.acls import AclOperation, PatternType, ResourceType
 from leadline.security.principal import Principal
 
-log = logging.getLogger("kafka.authorizer.logger")
+AUDIT_LOGGER = "kafka.authorizer.logger"
+log = logging.getLogger(AUDIT_LOGGER)
 
 TRACE = 5
 SAME_MS = 10_000  # in which the same denial is logged once
@@ -108,8 +109,8 @@ class AuditLog:
 
     @staticmethod
     def is_logged(allowed: bool, requested: bool = True) -> bool:
-        """Whether a decision is a line. `requested`: the client requested access; else it only shapes an answer."""
-        return log.isEnabledFor(TRACE if not requested else logging.DEBUG if allowed else logging.INFO)
+        """Whether a decision is a line. `requested`: the client named the resource; else it is part of a list."""
+        return log.isEnabledFor(logging.DEBUG if allowed else logging.INFO if requested else TRACE)
 
     def allowed(self, record: AuditRecord) -> None:
         if log.isEnabledFor(logging.DEBUG):

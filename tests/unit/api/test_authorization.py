@@ -279,11 +279,14 @@ def test_the_permitted_of_several_resources() -> None:
     assert permitted(client, requirement, ["mine", "yours"]) == {"mine"}
 
 
-def test_only_what_was_requested_is_audited() -> None:
+def test_what_only_shortens_a_list_is_not_audited_where_kafka_does_not() -> None:
     assert AUTHORIZATION[0].of("topics").is_audited
     assert AUTHORIZATION[26].of("transactional id").is_audited
     assert not AUTHORIZATION[3].of("all topics").is_audited
-    assert not AUTHORIZATION[60].of("authorized operations of the cluster").is_audited
+    assert not AUTHORIZATION[16].of("groups").is_audited
+    assert not AUTHORIZATION[19].of("configs").is_audited
+    assert AUTHORIZATION[60].of("authorized operations of the cluster").is_audited
+    assert AUTHORIZATION[66].of("transactional ids").is_audited
 
 
 def test_a_transactional_batch_without_a_transactional_id_is_refused() -> None:

@@ -4,10 +4,13 @@ A row has an example: a request that needs the right. It is sent by a user with 
 and by one with every right to whom this one is denied. All other rows of the same request are allowed meanwhile.
 """
 
+import logging
+
 import pytest
 
 from leadline.api.authorization import ShownRefusal
 from leadline.model import TopicPartition
+from leadline.security.audit import AUDIT_LOGGER, TRACE
 from leadline.wire import messages as m
 from leadline.wire.classes import Message
 from tests.support.authorization_examples import (
@@ -59,7 +62,8 @@ async def set_up(broker: AuthorizedBroker) -> Setup:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_a_row_is_enforced(row: AuthorizationRow) -> None:
+def test_a_row_is_enforced(row: AuthorizationRow, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(TRACE, AUDIT_LOGGER)
     example, requirement = row.example, row.requirement
 
     async def test(broker: AuthorizedBroker) -> None:
@@ -77,7 +81,10 @@ def test_a_row_is_enforced(row: AuthorizationRow) -> None:
             return requirement.error.code in codes
 
         broker.put(*row.others())
+        caplog.clear()
         assert await is_refused(), "with nothing"
+        level = logging.INFO if requirement.is_audited else TRACE
+        assert any("is Denied" in record.getMessage() and record.levelno == level for record in caplog.records)
         broker.put(*row.denying())
         assert await is_refused(), "with a deny"
         for right in reversed(requirement.any_of):

@@ -1,12 +1,14 @@
 """The log lines of a broker. Similar lines about many partitions are condensed, so that other lines stay visible.
 
 Lines are similar if one statement writes them. In each period the first MAX_SIMILAR of them are written. At the end of
-the period one line has the number of the others, and the text of the last one.
+the period one line has the number of the others, and the text of the last one. The audit log limits itself.
 """
 
 import logging
 import sys
 from collections import Counter
+
+from leadline.security.audit import AUDIT_LOGGER
 
 MAX_SIMILAR = 10
 PERIOD_S = 5.0
@@ -25,6 +27,9 @@ class CondensedLines(logging.StreamHandler):  # type: ignore[type-arg]
         self._last: dict[Statement, logging.LogRecord] = {}  # the last line of each statement that was not written
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.name == AUDIT_LOGGER:  # it limits itself, and counts what it leaves out
+            super().emit(record)
+            return
         statement = (record.pathname, record.lineno)
         self._counts[statement] += 1
         if self._counts[statement] > MAX_SIMILAR:

@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from leadline.cli.start.log_lines import MAX_SIMILAR, CondensedLines
+from leadline.security.audit import AUDIT_LOGGER
 
 
 def condensed() -> tuple[logging.Logger, CondensedLines]:
@@ -40,3 +41,11 @@ def test_each_period_begins_anew_and_a_few_lines_stay_as_they_are(capsys: pytest
         assert written(capsys) == [f"INFO orders-{n} is here" for n in range(MAX_SIMILAR + 1)], f"period {period}"
     handler.end_period()
     assert written(capsys) == []
+
+
+def test_the_audit_log_limits_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    handler, logger = CondensedLines(), logging.Logger(AUDIT_LOGGER)
+    logger.addHandler(handler)
+    for n in range(MAX_SIMILAR + 5):
+        logger.info("%s", f"denied {n}")
+    assert written(capsys) == [f"INFO denied {n}" for n in range(MAX_SIMILAR + 5)]
