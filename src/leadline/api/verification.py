@@ -13,6 +13,7 @@ from leadline.cluster.broker_client import PeerLost
 from leadline.coordinator.transaction import ProducerIdAndEpoch
 from leadline.coordinator.transaction_shard import TRANSACTIONS_TOPIC
 from leadline.errors import (
+    ClusterAuthorizationFailed,
     ConcurrentTransactions,
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -143,8 +144,7 @@ async def _verify_remotely(
         )
     except PeerLost as error:
         return dict.fromkeys(partitions, CoordinatorNotAvailable(f"broker {coordinator}: {error}"))
-    missing = CoordinatorNotAvailable(f"broker {coordinator} did not verify it (error {response.error_code})")
-    refusals: Refusals = dict.fromkeys(partitions, missing)
+    refusals: Refusals = dict.fromkeys(partitions, _unverified(coordinator, response.error_code))
     for txn in response.results_by_transaction:
         for topic in txn.topic_results:
             for partition in topic.results_by_partition:
@@ -153,6 +153,13 @@ async def _verify_remotely(
                     by_code(code, f"error {code} from the coordinator of {transactional_id}") if code else None
                 )
     return refusals
+
+
+def _unverified(coordinator: BrokerId, code: int) -> WireError:
+    """As in Kafka, a client never learns that this broker itself lacks the right to ask."""
+    message = f"broker {coordinator} did not verify it (error {code})"
+    is_refused = code == ClusterAuthorizationFailed.code
+    return InvalidTxnState(message) if is_refused else CoordinatorNotAvailable(message)
 
 
 def _transaction(

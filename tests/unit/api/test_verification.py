@@ -4,7 +4,8 @@ from struct import pack_into
 
 import pytest
 
-from leadline.api.verification import _header
+from leadline.api.verification import _header, _unverified
+from leadline.errors import ClusterAuthorizationFailed, CoordinatorNotAvailable, InvalidTxnState, WireError
 from tests.support.logs import batch
 
 ONE = bytes(batch(producer_id=7, transactional=True))
@@ -27,3 +28,10 @@ def test_a_length_that_is_not_its_own(length: int) -> None:
     data = bytearray(ONE)
     pack_into(">i", data, 8, length)
     assert _header(data) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "error"), [(ClusterAuthorizationFailed.code, InvalidTxnState), (0, CoordinatorNotAvailable)]
+)
+def test_a_client_does_not_learn_that_this_broker_lacks_a_right(code: int, error: type[WireError]) -> None:
+    assert type(_unverified(7, code)) is error

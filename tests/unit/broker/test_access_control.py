@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from leadline.broker import access_control
 from leadline.broker.access_control import open_doors
 from leadline.broker.broker import Broker
 from leadline.cluster.metadata_cache import Endpoint
@@ -15,10 +16,12 @@ from leadline.config.broker import broker_settings
 from leadline.config.values import InvalidSetting
 from leadline.security.acl_store import AclStore
 from leadline.security.acls import AclBinding, AclOperation, ResourceType
+from leadline.security.audit import AuditLog
 from leadline.security.authorizer import Authorizer
 from tests.support import in_memory
 from tests.support.authorized_broker import ALICE, AUTHORIZER, AuthorizedBroker, rule
 from tests.support.in_memory_broker import in_memory_broker
+from tests.support.waiting import eventually
 
 READS_T = rule(AclOperation.READ, ResourceType.TOPIC, "t")
 SETTINGS = {name.replace(".", "_"): value for name, value in AUTHORIZER.items()}
@@ -123,3 +126,18 @@ def test_the_start_warns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> No
     asyncio.run(main())
     (line,) = [record.getMessage() for record in caplog.records if "super.users" in record.getMessage()]
     assert line.endswith("whoever reaches it may do everything")
+
+
+def test_counts_of_denials_are_written_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    monkeypatch.setattr(access_control, "COUNTS_MS", 1)
+    monkeypatch.setattr(AuditLog, "flush_counts", lambda audit, now_ms: looks.append(now_ms))
+
+    async def main() -> None:
+        async with in_memory_broker(tmp_path, **SETTINGS):
+            await eventually(lambda: len(looks) >= 2)
+        ended = len(looks)
+        await asyncio.sleep(0)
+        assert len(looks) == ended
+
+    asyncio.run(main())
