@@ -15,6 +15,7 @@ from leadline.spark.client.cluster import ClusterClient
 from leadline.spark.mirror.mirror import Mirror, MirrorSpec, on_spark
 from leadline.spark.positions import Positions
 from leadline.spark.topics.options import SubscribedTopics
+from pyspark_leadline import DefaultSource
 from tests.conformance.kafka.jars import jars_of
 from tests.support.broker import RunningBroker, leadline
 from tests.support.topics import create_topic
@@ -27,6 +28,12 @@ _fresh = itertools.count()
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     with leadline(tmp_path_factory.mktemp("spark") / "data") as running:
         yield running
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered(spark: SparkSession) -> None:
+    """Spark looks for formats once, and gives up on a very busy machine. `topic_to_topic` depends on its look."""
+    spark.dataSource.register(DefaultSource)
 
 
 class Formats:
