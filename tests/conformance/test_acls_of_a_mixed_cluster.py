@@ -15,9 +15,9 @@ from kazoo.client import KazooClient
 from leadline.config.authorizer import ACL_AUTHORIZER
 from leadline.security.acls import AclOperation, ResourceType
 from leadline.wire import messages as m
+from tests.conformance.authorized_brokers import ANONYMOUS, USER_HOST, allow_everything_here
 from tests.conformance.both import Connection
 from tests.conformance.kafka.broker import broker, zookeeper
-from tests.conformance.test_authorized_requests_are_kafkas import ANONYMOUS, USER_HOST, allow_everything_here
 from tests.support.broker import RunningBroker, leadline
 from tests.support.logs import batch
 from tests.support.waiting import until

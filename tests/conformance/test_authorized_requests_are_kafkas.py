@@ -1,209 +1,38 @@
-"""Both brokers with an authorizer: what they answer to clients without a right, with it, and with a deny.
+"""Both brokers with an authorizer: what they answer to a user without a right, with it, and with a deny.
 
-Nobody logs in: everybody is User:ANONYMOUS, and where a client comes from makes the difference. From 127.0.0.1, where
-the brokers and the tests come from, everything is allowed. The user comes from 127.0.0.3, with what a test gives him.
-Both brokers keep their ACLs in the same ZooKeeper, each under a root of its own.
+Each test runs for a user who is told by his address, and for one who logs in: see `authorized_brokers`.
 """
 
-import asyncio
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from leadline.api import TABLE
 from leadline.api.authorization import ShownRefusal
-from leadline.config.authorizer import ACL_AUTHORIZER
-from leadline.coordination.zookeeper.client import ZooKeeperTree
-from leadline.security import acl_nodes
-from leadline.security.acls import (
-    CLUSTER_NAME,
-    RESOURCE_TYPES,
-    AccessControlEntry,
-    AclBinding,
-    AclOperation,
-    AclPermission,
-    ResourcePattern,
-    ResourceType,
-)
+from leadline.security.acls import CLUSTER_NAME, AclBinding, AclOperation, ResourceType
 from leadline.wire import messages as m
 from leadline.wire.classes import Message
 from leadline.wire.encode_errors import NotInVersion
 from leadline.wire.frames import parse_response
-from tests.conformance.both import SETTINGS, Both, Closed, Connection, Side
-from tests.conformance.kafka.broker import broker, zookeeper
+from tests.conformance.authorized_brokers import Authorized, by_address, by_login
+from tests.conformance.both import Closed, Side
 from tests.conformance.kafka.tools import tool
-from tests.support.authorization_examples import (
-    GROUP,
-    ROWS,
-    TOPIC,
-    TXN_ID,
-    AuthorizationRow,
-    Setup,
-    add_partitions,
-    codes_in,
-    commit,
-    find,
-)
+from tests.support.authorization_examples import ROWS, AuthorizationRow, codes_in
 from tests.support.authorized_broker import DENY, rule
-from tests.support.broker import leadline
 from tests.support.logs import batch
-from tests.support.waiting import until
 
 pytestmark = pytest.mark.conformance
 
-M = TypeVar("M", bound=Message)
-
-ANONYMOUS = "User:ANONYMOUS"
-ADMIN_HOST, USER_HOST = "127.0.0.1", "127.0.0.3"
 LAST = ("OffsetDelete", "DeleteGroups", "DeleteTopics")  # they leave less for the others
+BETWEEN_BROKERS = {4, 5, 6, 7, 56, 67}  # requests that a single node of ours refuses, as there is nobody to send them
 
 
-@dataclass
-class Authorized:
-    """Two brokers, a connection of the user to each, and what each has of its own."""
-
-    both: Both
-    users: dict[str, Connection]
-    setups: dict[str, Setup]
-    rules: list[AclBinding]
-    logs: tuple[Path, Path]
-
-    def put(self, *bindings: AclBinding) -> None:
-        """All that the user has, in place of what he had."""
-        for side in self.both.sides:
-            if self.rules:
-                filters = [
-                    m.DeleteAclsRequest.DeleteAclsFilter(
-                        resource_type_filter=1, resource_name_filter=None, pattern_type_filter=1, principal_filter=None,
-                        host_filter=USER_HOST, operation=1, permission_type=1,
-                    )
-                ]  # fmt: skip
-                side.ask(m.DeleteAclsResponse, m.DeleteAclsRequest(filters=filters), 3)
-            creations = [
-                m.CreateAclsRequest.AclCreation(
-                    resource_type=pattern.resource_type,
-                    resource_name=pattern.name,
-                    resource_pattern_type=pattern.pattern_type,
-                    principal=ANONYMOUS,
-                    host=USER_HOST,
-                    operation=entry.operation,
-                    permission_type=entry.permission,
-                )
-                for pattern, entry in bindings
-            ]
-            created = side.ask(m.CreateAclsResponse, m.CreateAclsRequest(creations=creations), 3)
-            assert all(result.error_code == 0 for result in created.results), created
-        self.rules = list(bindings)
-
-    def ask(self, side: Side, kind: type[Message], request: Message, version: int) -> Message | None:
-        """As the user. None if the connection is closed instead."""
-        connection = self.users[side.name]
-        connection.send(request, version)
-        frame = connection.receive()
-        if frame is Closed:
-            connection.close()
-            self.users[side.name] = side.connect(source=USER_HOST)
-            return None
-        return parse_response(kind, frame, version)[1]
-
-    def compare(self, row: AuthorizationRow, version: int) -> Message:
-        return self.both.compare(self.answers(row, version), version)
-
-    def compare_requests(self, kind: type[M], request: Message | Callable[[Side], Message], version: int) -> M:
-        answers = []
-        for side in self.both.sides:
-            answer = self.ask(side, kind, request(side) if callable(request) else request, version)
-            assert isinstance(answer, kind), f"{side} closed the connection: {request} v{version}"
-            answers.append(answer)
-        return self.both.compare(answers, version)
-
-    def answers(self, row: AuthorizationRow, version: int) -> list[Message]:
-        kind: type[Message] = getattr(m, f"{row.request_name}Response")
-        answers = []
-        for side in self.both.sides:
-            answer = self.ask(side, kind, row.example.request(self.setups[side.name]), version)
-            assert answer is not None, f"{side} closed the connection: {row} v{version}"
-            answers.append(answer)
-        return answers
-
-
-async def allow_everything_here(connect: str, root: str) -> None:
-    """As a tool would have done it before the first start."""
-    tree = await ZooKeeperTree.open(
-        f"{connect}{root}", session_timeout_ms=10_000, connection_timeout_ms=60_000, max_in_flight=10
-    )
-    try:
-        entry = AccessControlEntry(ANONYMOUS, ADMIN_HOST, AclOperation.ALL, AclPermission.ALLOW)
-        for kind in RESOURCE_TYPES:
-            pattern = ResourcePattern(kind, CLUSTER_NAME if kind is ResourceType.CLUSTER else "*")
-            await tree.create(acl_nodes.acl_path(pattern), acl_nodes.encode_acls([entry]), make_parents=True)
-    finally:
-        await tree.close()
-
-
-@pytest.fixture(scope="module")
-def authorized(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authorized]:
-    path = tmp_path_factory.mktemp("authorized")
-    settings = {
-        **SETTINGS,
-        "authorizer.class.name": ACL_AUTHORIZER,
-        "auto.create.topics.enable": "true",
-        "offsets.topic.num.partitions": 1,
-        "transaction.state.log.num.partitions": 1,
-    }
-    theirs, ours = str(path / "kafka-data"), str(path / "leadline-data")
-    with zookeeper(path / "zookeeper") as coordinator:
-        for root in ("/kafka", "/leadline"):
-            asyncio.run(allow_everything_here(coordinator.connect, root))
-        with (
-            broker(path / "kafka", f"{coordinator.connect}/kafka", **settings, log_dirs=theirs) as kafka,
-            leadline(
-                path / "leadline",
-                **settings,
-                **{"log.dirs": ours, "zookeeper.connect": f"{coordinator.connect}/leadline"},
-                listeners="PLAINTEXT://127.0.0.1:0",
-            ) as us,
-        ):
-            both = Both(
-                Side("Kafka", "127.0.0.1", kafka.port, [theirs]), Side("Leadline", "127.0.0.1", us.port, [ours])
-            )
-            users = {side.name: side.connect(source=USER_HOST) for side in both.sides}
-            both.create(TOPIC)
-            setups = {side.name: set_up(side) for side in both.sides}
-            yield Authorized(both, users, setups, [], (kafka.log, us.log))
-            for side in both.sides:
-                side.connection.close()
-                users[side.name].close()
-
-
-def _has_coordinator(side: Side, request: Message) -> bool:
-    return codes_in(side.ask(m.FindCoordinatorResponse, request, 4)) == {0}
-
-
-def set_up(side: Side) -> Setup:
-    """A group with a committed offset, and a transaction on the topic."""
-    for request_of_key in (find(0, GROUP), find(1, TXN_ID)):
-        until(partial(_has_coordinator, side, request_of_key))
-    request = m.InitProducerIdRequest(transactional_id=TXN_ID, transaction_timeout_ms=600_000)
-    producers: list[m.InitProducerIdResponse] = []
-
-    def begun() -> bool:
-        producers.append(side.ask(m.InitProducerIdResponse, request, 4))
-        return producers[-1].error_code == 0
-
-    until(begun)
-    add = add_partitions(3)
-    assert isinstance(add, m.AddPartitionsToTxnRequest)
-    add.v3_and_below_producer_id = producers[-1].producer_id
-    add.v3_and_below_producer_epoch = producers[-1].producer_epoch
-    until(lambda: codes_in(side.ask(m.AddPartitionsToTxnResponse, add, 3)) == {0})
-    until(lambda: codes_in(side.ask(m.OffsetCommitResponse, commit(m.OffsetCommitRequest), 8)) == {0})
-    return Setup(side.id_of(TOPIC), 1)
+@pytest.fixture(scope="module", params=[by_address, by_login], ids=["by address", "by login"])
+def authorized(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authorized]:
+    with request.param(tmp_path_factory.mktemp("authorized")) as brokers:
+        yield brokers
 
 
 LEADLINES_OWN = ("DescribeConfigs", "groups")  # Kafka 3.8 has no settings of groups
@@ -222,7 +51,7 @@ def test_a_user_without_the_right_gets_kafkas_refusal_in_every_version(
     compared = 0
     for version in versions:
         try:
-            authorized.compare(row, version)
+            authorized.compare_row(row, version)
         except (NotInVersion, ValueError):  # the example needs what this version does not have
             continue
         compared += 1
@@ -232,19 +61,21 @@ def test_a_user_without_the_right_gets_kafkas_refusal_in_every_version(
 @pytest.mark.parametrize("row", IN_ORDER, ids=str)
 def test_a_user_with_a_deny_gets_kafkas_refusal(authorized: Authorized, row: AuthorizationRow) -> None:
     authorized.put(*row.denying())
-    authorized.compare(row, row.example.version)
+    authorized.compare_row(row, row.example.version)
 
 
 @pytest.mark.parametrize("row", IN_ORDER, ids=str)
 def test_a_user_with_exactly_the_right_gets_kafkas_answer(authorized: Authorized, row: AuthorizationRow) -> None:
+    if row.key in BETWEEN_BROKERS and not authorized.has_peers:
+        return
     for right in row.requirement.any_of:
         authorized.put(*row.others(), row.allowing(right))
         if row.requirement.part == "auto-creation":  # Kafka answers before it has created the topic
-            right_codes = [codes_in(answer) for answer in authorized.answers(row, row.example.version)]
+            right_codes = [codes_in(answer) for answer in authorized.answers_to_row(row, row.example.version)]
             assert right_codes[0] in ({5}, {0})
             assert right_codes[1] == {0}
             continue
-        response = authorized.compare(row, row.example.version)
+        response = authorized.compare_row(row, row.example.version)
         error = row.requirement.error
         if row.requirement.refusal is not ShownRefusal.HIDDEN and error is not None and row.example.shows is None:
             assert error.code not in codes_in(response)
@@ -388,7 +219,7 @@ def test_each_part_of_a_request_is_decided_by_itself(authorized: Authorized, nam
     both_topics(authorized)
     request, version = mixed()[name]
     kind: type[Message] = getattr(m, type(request).__name__.removesuffix("Request") + "Response")
-    authorized.compare_requests(kind, request, version)
+    authorized.ask_and_compare(kind, request, version)
 
 
 @pytest.mark.parametrize(
@@ -418,26 +249,23 @@ def test_authorized_operations_are_kafkas(authorized: Authorized, bindings: list
             include_topic_authorized_operations=True,
             include_cluster_authorized_operations=version <= 10,
         )
-        authorized.compare_requests(m.MetadataResponse, request, version)
+        authorized.ask_and_compare(m.MetadataResponse, request, version)
     for kind, other, version in (
         (m.DescribeGroupsResponse, m.DescribeGroupsRequest(groups=["seen"], include_authorized_operations=True), 5),
         (m.DescribeClusterResponse, m.DescribeClusterRequest(include_cluster_authorized_operations=True), 1),
     ):
-        authorized.compare_requests(kind, other, version)
+        authorized.ask_and_compare(kind, other, version)
 
 
 def test_a_session_that_was_opened_before_a_right_was_revoked_turns_to_kafkas_refusal(authorized: Authorized) -> None:
     both_topics(authorized)
     authorized.put(*(rule(AclOperation.READ, ResourceType.TOPIC, name) for name in ("seen", "secret")))
-    sessions = {}
-    for side in authorized.both.sides:
-        opened = authorized.ask(side, m.FetchResponse, fetch((0, 0), ("seen", "secret")), 12)
-        assert isinstance(opened, m.FetchResponse)
-        assert opened.session_id
-        sessions[side.name] = opened.session_id
+    opened = authorized.answers(m.FetchResponse, fetch((0, 0), ("seen", "secret")), 12)
+    sessions = {side.name: answer.session_id for side, answer in zip(authorized.users, opened, strict=True)}
+    assert all(sessions.values())
 
     def go_on(epoch: int) -> m.FetchResponse:
-        return authorized.compare_requests(m.FetchResponse, lambda side: fetch((sessions[side.name], epoch), ()), 12)
+        return authorized.ask_and_compare(m.FetchResponse, lambda side: fetch((sessions[side.name], epoch), ()), 12)
 
     go_on(1)
     authorized.put(rule(AclOperation.READ, ResourceType.TOPIC, "seen"))

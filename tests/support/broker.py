@@ -80,7 +80,7 @@ class RunningBroker:
 @contextmanager
 def leadline(directory: Path, **settings: object) -> Iterator[RunningBroker]:
     """`leadline(path, log_segment_bytes=1000)`: settings with underscores for dots."""
-    given = {name.replace("_", "."): str(value) for name, value in settings.items()}
+    given = {name if "." in name else name.replace("_", "."): str(value) for name, value in settings.items()}
     with until_killed(RunningBroker(directory, given)) as broker:
         yield broker
 
