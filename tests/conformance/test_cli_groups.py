@@ -220,7 +220,7 @@ def sorted_group(cluster: Side) -> None:
         ("reset-offsets nobody --all-topics --to-latest", "group nobody has committed nothing"),
         ("reset-offsets sorted-group --topic sortd --to-latest", "there is no topic sortd (did you mean sorted?)"),
         ("reset-offsets sorted-group --topic sorted:7 --to-latest", "sorted has the partitions 0 to 1: there is no 7"),
-        ("reset-offsets sorted-group --topic sorted --shift-by 1", "sorted-1: nothing is committed there"),
+        ("reset-offsets sorted-group --topic sorted --shift-by 1", "sorted-1: no committed offset to shift by 1"),
     ],
 )
 @pytest.mark.usefixtures("sorted_group")

@@ -20,7 +20,8 @@ def test_what_is_no_address_is_refused(servers: str) -> None:
 
 def test_an_answer_is_told_by_its_name() -> None:
     assert str(RequestFailed("orders-0", 6)) == "orders-0: NotLeaderOrFollower (6)"
-    assert str(RequestFailed("orders-0", 30, "no")) == "orders-0: error 30 (30): no"
+    assert str(RequestFailed("orders-0", 30, "no")) == "orders-0: GroupAuthorizationFailed (30): no"
+    assert str(RequestFailed("orders-0", 999, "no")) == "orders-0: error 999 (999): no"
     assert RequestFailed("orders-0", 6).retriable
     assert not RequestFailed("orders-0", 30).retriable
 
