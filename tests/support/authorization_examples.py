@@ -183,6 +183,22 @@ def delete_records() -> Message:
     )
 
 
+def lead(topic_id: UUID) -> Message:
+    """From a controller of the past."""
+    state = m.LeaderAndIsrRequest.LeaderAndIsrPartitionState(partition_index=0, leader=1, replicas=[1], isr=[1])
+    topic = m.LeaderAndIsrRequest.LeaderAndIsrTopicState(
+        topic_name=TOPIC, topic_id=topic_id, partition_states=[state, state]
+    )
+    return m.LeaderAndIsrRequest(controller_epoch=0, topic_states=[topic])
+
+
+def stop() -> Message:
+    """From a controller of the past."""
+    state = m.StopReplicaRequest.StopReplicaPartitionState(partition_index=0)
+    topic = m.StopReplicaRequest.StopReplicaTopicState(topic_name=TOPIC, partition_states=[state])
+    return m.StopReplicaRequest(controller_epoch=0, topic_states=[topic])
+
+
 def names_in(message: Message, field: str) -> set[object]:
     return {value for name, value in fields_of(message) if name == field}
 
@@ -215,8 +231,8 @@ EXAMPLES: dict[tuple[str, str], Example] = {
     ("DescribeCluster", "authorized operations of the cluster"): example(
         m.DescribeClusterRequest(include_cluster_authorized_operations=True), 1, operations_of_the_cluster
     ),
-    ("LeaderAndIsr", "cluster"): example(m.LeaderAndIsrRequest(controller_epoch=0), 7),
-    ("StopReplica", "cluster"): example(m.StopReplicaRequest(controller_epoch=0), 4),
+    ("LeaderAndIsr", "cluster"): Example(lambda setup: lead(setup.topic_id), 7),
+    ("StopReplica", "cluster"): example(stop(), 4),
     ("UpdateMetadata", "cluster"): example(m.UpdateMetadataRequest(controller_epoch=0), 8),
     ("ControlledShutdown", "cluster"): example(m.ControlledShutdownRequest(broker_id=77, broker_epoch=-1), 3),
     ("AlterPartition", "cluster"): example(m.AlterPartitionRequest(broker_id=77, broker_epoch=1), 3),

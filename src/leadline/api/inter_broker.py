@@ -85,9 +85,12 @@ def refused_with(kind: type[E]) -> Callable[[Message, int], E]:
 
 
 def refused_leader_and_isr(request: LeaderAndIsrRequest, version: int) -> LeaderAndIsrResponse:
+    return _failed_leader_and_isr(request, version, ClusterAuthorizationFailed.code)
+
+
+def _failed_leader_and_isr(request: LeaderAndIsrRequest, version: int, code: int) -> LeaderAndIsrResponse:
     """Each partition carries the error as well."""
-    code = ClusterAuthorizationFailed.code
-    response = LeaderAndIsrResponse()
+    response = LeaderAndIsrResponse(error_code=code)
     for topic in request.topic_states:
         name = topic.topic_name if version < IDS_FROM else ""
         errors = [
@@ -113,7 +116,7 @@ async def leader_and_isr(request: LeaderAndIsrRequest, ctx: Context) -> LeaderAn
     try:
         services.metadata.check(request.controller_epoch, request.broker_epoch)
     except WireError as error:
-        return LeaderAndIsrResponse(error_code=error.code)
+        return _failed_leader_and_isr(request, ctx.version, error.code)
     topics = [(topic.topic_name, topic.topic_id, topic.partition_states) for topic in request.topic_states]
     if ctx.version < BY_TOPIC_FROM:
         topics = [(state.topic_name, NO_ID, [state]) for state in request.ungrouped_partition_states]
