@@ -291,11 +291,11 @@ def _is_transactional(data: ProduceRequest.PartitionProduceData) -> bool:
     return len(records) > HEADER_BYTES and bool(records[FLAGS_AT] & TRANSACTIONAL) and records[MAGIC_AT] == MAGIC
 
 
-def _refuse_all(request: ProduceRequest, error: WireError) -> ProduceResponse:
+def _refuse_all(request: ProduceRequest, error: WireError) -> ProduceResponse | None:
     return _refuse_each(request, {topic.name: error for topic in request.topic_data})
 
 
-def _refuse_old_format(request: ProduceRequest, permitted: Container[str], version: int) -> ProduceResponse:
+def _refuse_old_format(request: ProduceRequest, permitted: Container[str], version: int) -> ProduceResponse | None:
     unsupported = UnsupportedVersion(f"Produce v{version} carries records in a unsupported format; v3-11 do not")
     names = [topic.name for topic in request.topic_data]
     return _refuse_each(request, {name: unsupported if name in permitted else _unauthorized() for name in names})
@@ -305,10 +305,12 @@ def _unauthorized() -> TopicAuthorizationFailed:
     return TopicAuthorizationFailed("Topic authorization failed.")
 
 
-def _refuse_each(request: ProduceRequest, errors: Mapping[str, WireError]) -> ProduceResponse:
+def _refuse_each(request: ProduceRequest, errors: Mapping[str, WireError]) -> ProduceResponse | None:
     """`errors`: by topic."""
     if request.acks == 0:
-        raise next(iter(errors.values()))
+        for error in errors.values():
+            raise error
+        return None
     return ProduceResponse(
         responses=[
             _Topic(
