@@ -172,10 +172,16 @@ async def _run_with_log(settings: BrokerSettings, selector: TimedSelector) -> in
     logging.basicConfig(level=logging.INFO, handlers=[lines], force=True)
     condensing = asyncio.create_task(_condense(lines))
     try:
-        return await _run_broker(settings, selector)
+        unwritten = await _run_broker(settings, selector)
     finally:
         condensing.cancel()
         lines.end_period()
+    if unwritten:
+        text = f"leadline: stopped, but not everything is on disk: {unwritten}. The next start recovers"
+        print_or_drop(text, sys.stderr)
+        return 1
+    print_or_drop("stopped; everything is on disk")
+    return 0
 
 
 async def _condense(lines: CondensedLines) -> None:
@@ -184,7 +190,8 @@ async def _condense(lines: CondensedLines) -> None:
         lines.end_period()
 
 
-async def _run_broker(settings: BrokerSettings, selector: TimedSelector) -> int:
+async def _run_broker(settings: BrokerSettings, selector: TimedSelector) -> str:
+    """Run until a signal or a failure. Why not everything is on disk; empty: everything is."""
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # the broker reports errors itself
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in ending_signals():
@@ -203,13 +210,7 @@ async def _run_broker(settings: BrokerSettings, selector: TimedSelector) -> int:
     await broker.stop()
     if broker.failed.is_set():
         raise LogDirFailed(",".join(broker.dirs.offline), "running", OSError("no log directory is left"))
-    if broker.dirs.not_closed:
-        reasons = "; ".join(broker.dirs.not_closed.values())
-        text = f"leadline: stopped, but not everything is on disk: {reasons}. The next start recovers"
-        print_or_drop(text, sys.stderr)
-        return 1
-    print_or_drop("stopped; everything is on disk")
-    return 0
+    return "; ".join(broker.dirs.not_closed.values())
 
 
 def _stop_on(number: signal.Signals, stop: asyncio.Event) -> None:
