@@ -17,7 +17,7 @@ from leadline.config.authorizer import AuthorizerConfig
 from leadline.config.checks import at_least
 from leadline.config.cluster import ClusterConfig
 from leadline.config.coordinators import CoordinatorConfig
-from leadline.config.listeners import Listeners
+from leadline.config.listeners import Listeners, SecurityProtocol
 from leadline.config.network import NetworkConfig
 from leadline.config.replication import ReplicationConfig
 from leadline.config.security import SecurityConfig
@@ -186,6 +186,7 @@ def broker_settings(properties: Mapping[str, str]) -> BrokerSettings:
         properties=set_here,
     )
     _check_listener_settings(listeners, set_here)
+    _check_inter_broker_mechanism(settings, values["sasl.mechanism.inter.broker.protocol"])
     return settings
 
 
@@ -200,6 +201,20 @@ def _check_listener_settings(listeners: Listeners, properties: Mapping[str, str]
                     f"{name}={text.strip()}: not supported: connections of all listeners are counted together; "
                     f"set {row.name}"
                 )
+
+
+def _check_inter_broker_mechanism(settings: BrokerSettings, mechanism: Value) -> None:
+    """Brokers that log in to each other do so by a mechanism that their listener offers."""
+    inter_broker, config = settings.listeners.inter_broker, settings.broker
+    protocol = inter_broker.protocol
+    if config.inter_broker_listener_name is None:
+        protocol = SecurityProtocol[config.security_inter_broker_protocol]
+    enabled = settings.of_listener(inter_broker.name).sasl_enabled_mechanisms
+    if protocol.sasl and mechanism not in enabled:
+        raise InvalidSetting(
+            f"sasl.mechanism.inter.broker.protocol={mechanism}: must be one of sasl.enabled.mechanisms="
+            f"{','.join(enabled)}, as brokers log in to each other"
+        )
 
 
 def _is_of_listener(name: str, listeners: Listeners) -> bool:

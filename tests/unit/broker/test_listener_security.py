@@ -72,6 +72,7 @@ def test_brokers_of_a_cluster_do_not_reach_each_other_over_a_protected_listener(
         securities(
             **SASL,
             **{JAAS: PLAIN_LINE, "inter__broker__listener__name": "SASL_PLAINTEXT", "zookeeper__connect": "localhost"},
+            sasl__mechanism__inter__broker__protocol="PLAIN",
         )
 
 
