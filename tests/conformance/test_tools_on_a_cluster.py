@@ -262,7 +262,13 @@ def test_what_is_on_its_way_is_shown_alike_and_can_be_called_back(both: Both, tm
     assert "Successfully cancelled partition reassignment for: slow-0" in told
     for cluster in both.clusters:
         until(partial(has_replicas, cluster, "slow", [[1, 2], [2, 1]]), PATIENCE_S)
+        until(partial(is_not_throttled, cluster, "slow"), PATIENCE_S)
     both.tool("topics", "--describe", "--topic", "slow")
+
+
+def is_not_throttled(cluster: Cluster, topic: str) -> bool:
+    """Whichever broker is asked: all of them have seen that the throttle is gone."""
+    return all("throttled" not in described(cluster, "--topic", topic) for _ in range(3))
 
 
 def test_what_cannot_be_reassigned_is_refused_alike(both: Both, tmp_path: Path) -> None:
