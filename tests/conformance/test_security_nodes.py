@@ -87,8 +87,6 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
 
 def read_all(connect: str, below: str, chroot: str = "") -> Nodes:
     """Each node whose path matches, and its data."""
-    if not importlib.util.find_spec("kazoo"):
-        pytest.skip("needs kazoo to read ZooKeeper")
     client: Any = importlib.import_module("kazoo.client").KazooClient(connect)
     client.start()
     nodes: Nodes = {}

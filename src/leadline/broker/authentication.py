@@ -52,8 +52,8 @@ class ListenerSecurity:
 class CertificateLogin:
     """On an SSL listener. The first frame can be there only if the handshake is over."""
 
-    def __init__(self, connection: "Connection", sock: TlsSocket, security: ListenerSecurity) -> None:
-        self._connection, self._sock, self._security = connection, sock, security
+    def __init__(self, sock: TlsSocket, security: ListenerSecurity) -> None:
+        self._sock, self._security = sock, security
 
     def serve(self, connection: "Connection", frame: memoryview) -> Served:
         try:
@@ -115,8 +115,9 @@ class Logins:
 
     def __init__(self, time: Time, read_file: ReadFile, by_listener: Mapping[str, ListenerSecurity]) -> None:
         self._time, self._read_file, self.by_listener = time, read_file, dict(by_listener)
-        self._buffers, self._budget = TlsBuffers(), HandshakeBudget()
-        self._memory = LoginMemory(asyncio.get_running_loop().call_soon)
+        self._buffers, self._budget = TlsBuffers() if by_listener else None, HandshakeBudget()
+        call_soon = asyncio.get_running_loop().call_soon
+        self._memories = {name: LoginMemory(call_soon, it.max_receive_bytes) for name, it in by_listener.items()}
         self._waiting: dict[Connection, float] = {}  # with the time at which they came, the first one first
 
     def protect(self, sock: Socket, listener: str) -> Socket:
@@ -124,6 +125,7 @@ class Logins:
         security = self.by_listener.get(listener)
         if security is None or security.tls is None:
             return sock
+        assert self._buffers is not None
         return TlsSocket(sock, security.tls, self._buffers, self._budget, self._read_file)
 
     def begin(self, connection: "Connection") -> None:
@@ -135,9 +137,8 @@ class Logins:
             connection.serve = SaslLogin(connection, security, self._time).serve
         else:
             assert isinstance(sock, TlsSocket)
-            connection.serve = CertificateLogin(connection, sock, security).serve
-        self._memory.max_frame_bytes = security.max_receive_bytes
-        connection.await_login(self._memory)
+            connection.serve = CertificateLogin(sock, security).serve
+        connection.await_login(self._memories[connection.listener])
         self._waiting[connection] = self._time.monotonic_s()
         if len(self._waiting) > MAX_LOGINS:
             oldest = next(iter(self._waiting))

@@ -18,7 +18,7 @@ SCRATCH_BYTES = 256 * 1024  # one read takes at most this much from a socket
 GROWTH_BYTES = 1024 * 1024  # the buffer of a large frame grows by at least this much, as its bytes arrive
 MAX_SPARE_BUFFERS = 4  # buffers of large frames that are kept for the next ones
 LOGIN_GROWTH_BYTES = 4096
-MAX_LOGIN_BYTES = 16 * 1024 * 1024  # of all frames that have arrived in part, on connections that are not logged in
+MAX_LOGIN_BYTES = 16 * 1024 * 1024  # of frames that have arrived in part, on connections that are not logged in
 
 
 class FrameMemory:
@@ -72,13 +72,14 @@ class FrameMemory:
 
 
 class LoginMemory(FrameMemory):
-    """Of connections that are not logged in."""
+    """Of the connections of one listener that are not logged in."""
 
     growth_bytes = LOGIN_GROWTH_BYTES
     limit_name = "sasl.server.max.receive.size"
 
-    def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+    def __init__(self, call_soon: Callable[[Callable[[], None]], object], max_frame_bytes: int) -> None:
         super().__init__(call_soon)
+        self.max_frame_bytes = max_frame_bytes
         self._arrived = 0
 
     def arrived(self, count: int) -> None:

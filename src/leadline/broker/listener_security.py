@@ -16,7 +16,7 @@ from leadline.api import api_versions_response
 from leadline.broker.authentication import ListenerSecurity
 from leadline.config.broker import BrokerSettings
 from leadline.config.listeners import Listener, SecurityProtocol
-from leadline.config.security import SecurityConfig
+from leadline.config.security import JAAS, SecurityConfig
 from leadline.config.values import InvalidSetting, Password
 from leadline.runtime.ports import Chance
 from leadline.security.distinguished_name import subject_name
@@ -37,7 +37,6 @@ from leadline.wire.classes import Message
 
 log = logging.getLogger(__name__)
 
-JAAS = "sasl.jaas.config"
 MAX_REAUTH_MS = "connections.max.reauth.ms"
 MECHANISMS = (PLAIN, *SCRAM_MECHANISMS)
 NO_KEY = Secret(b"")

@@ -164,10 +164,7 @@ class TlsSocket:
 
     def send(self, data: Buffer, flags: int = 0, /) -> int:
         """The number of bytes that were encrypted. They are sent, or wait here to be sent."""
-        if self._unsent:
-            self._send_encrypted()
-            if self._unsent:
-                raise BlockingIOError
+        self._check_room()
         try:
             count = self._tls.write(memoryview(data)[:SLICE_BYTES])
         except ssl.SSLWantReadError:  # the handshake is not over
@@ -181,13 +178,17 @@ class TlsSocket:
         return self.send(b"".join(buffers))
 
     def send_file(self, fd: int, position: int, count: int, /) -> int:
+        self._check_room()  # before the file is read in vain
+        plain = self._buffers.plain[: min(count, SLICE_BYTES)]
+        read = self._read_file(fd, plain, position)
+        return self.send(plain[:read]) if read else 0
+
+    def _check_room(self) -> None:
+        """BlockingIOError while a part of the last slice waits."""
         if self._unsent:
             self._send_encrypted()
             if self._unsent:
                 raise BlockingIOError
-        plain = self._buffers.plain[: min(count, SLICE_BYTES)]
-        read = self._read_file(fd, plain, position)
-        return self.send(plain[:read]) if read else 0
 
     def _send_encrypted(self) -> None:
         """Send what is encrypted, as far as the socket takes it. `_writable` sees to the rest."""

@@ -20,7 +20,7 @@ from leadline.config.coordinators import CoordinatorConfig
 from leadline.config.listeners import Listeners, SecurityProtocol
 from leadline.config.network import NetworkConfig
 from leadline.config.replication import ReplicationConfig
-from leadline.config.security import SecurityConfig
+from leadline.config.security import JAAS, SecurityConfig
 from leadline.config.settings import Importance, Mode, SettingRow, Support, nearest, setting
 from leadline.config.storage import StorageConfig
 from leadline.config.topic import LogConfig
@@ -39,7 +39,7 @@ _OF_MECHANISM = (
     "connections.max.reauth.ms",
 )
 _ONE_LIMIT = ("max.connections", "max.connection.creation.rate")  # Kafka can limit each listener separately
-_OF_ONE_LISTENER = frozenset((*_ONE_LIMIT, *SecurityConfig.rows(), unsupported.JAAS))
+_OF_ONE_LISTENER = frozenset((*_ONE_LIMIT, *SecurityConfig.rows(), JAAS))
 _NOT_SUPPORTED = {
     "config.providers": "values are not looked up elsewhere; write them out",
     "authorizer.zookeeper.url": "ACLs are in the ZooKeeper of zookeeper.connect",

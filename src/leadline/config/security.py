@@ -19,6 +19,7 @@ BOOLEAN, INT, LIST, LONG, PASSWORD, STRING = (
 )
 LOW = Importance.LOW
 PER_BROKER = Mode.PER_BROKER
+JAAS = "sasl.jaas.config"  # counts with a listener and a mechanism before it
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)

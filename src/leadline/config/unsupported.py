@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from leadline.config import kraft, remote_storage
 from leadline.config.checks import any_case_of, at_least
+from leadline.config.security import JAAS
 from leadline.config.settings import Importance, Mode, SettingRow, accepted, refused
 from leadline.config.values import DAY_MS, INT_MAX, ConfigType
 
@@ -26,8 +27,6 @@ BOOLEAN, STRING, INT, SHORT, LONG = (
 )
 DOUBLE, LIST, CLASS, PASSWORD = ConfigType.DOUBLE, ConfigType.LIST, ConfigType.CLASS, ConfigType.PASSWORD
 PER_BROKER, CLUSTER_WIDE = Mode.PER_BROKER, Mode.CLUSTER_WIDE
-
-JAAS = "sasl.jaas.config"
 
 
 def rows() -> Iterator[SettingRow]:

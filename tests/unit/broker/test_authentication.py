@@ -210,6 +210,27 @@ def test_a_large_announcement_before_the_login_closes_the_connection(caplog: pyt
     assert "a request of 1001 bytes; sasl.server.max.receive.size=1000" in caplog.text
 
 
+def test_each_listener_has_a_limit_of_its_own_for_messages_of_a_login() -> None:
+    async def test() -> None:
+        listeners = {"SMALL": sasl(max_receive_bytes=1000), "LARGE": sasl(max_receive_bytes=9000)}
+        net = Net(ConnectionLimits(), logins=Logins(SystemTime(), OsFiles.read_into, listeners))
+        ports = {name: net.listen(name, "127.0.0.1", 0)[1] for name in listeners}
+        net.start(echo)
+        small, large = [Client(*await asyncio.open_connection("127.0.0.1", ports[name])) for name in listeners]
+        try:
+            await eventually(lambda: len(net.connections) == 2)
+            small.writer.write((1001).to_bytes(4))
+            large.writer.write((1001).to_bytes(4))
+            assert await small.receive() is None
+            assert [connection.listener for connection in net.connections] == ["LARGE"]
+        finally:
+            small.writer.close()
+            large.writer.close()
+            await net.close()
+
+    run(test)
+
+
 def test_of_too_many_logins_the_oldest_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with server(sasl()) as (net, client):
