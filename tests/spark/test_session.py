@@ -45,8 +45,9 @@ def test_results_that_cannot_be_fetched_fail_with_the_cause(
     assert run_tasks(spark, str, [1, 2]) == ["1", "2"]
 
 
-def call_until_interrupted(gateway: JavaGateway) -> None:
+def call_until_interrupted(spark: SparkSession) -> None:
     """Wait in Java for a semaphore that nobody releases. A signal interrupts the call once Java waits."""
+    gateway = gateway_of(spark)
     semaphore = gateway.jvm.java.util.concurrent.Semaphore(0)
     main = threading.main_thread().ident
     assert main is not None
@@ -68,6 +69,13 @@ def call_until_interrupted(gateway: JavaGateway) -> None:
         signaller.join()
         signal.signal(signal.SIGALRM, handler)
     semaphore.release()  # Java goes on, and reads what was sent last on the connection of the interrupted call
+    spark.createDataFrame([], "n INT")  # makes the session active in the new thread that Java has for this one
+
+
+def gateway_of(spark: SparkSession) -> JavaGateway:
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    return gateway
 
 
 def acquire(gateway: JavaGateway, semaphore: JavaObject) -> bool:
@@ -85,20 +93,19 @@ def wait_until_java_waits(semaphore: JavaObject) -> None:
 def test_an_interrupted_call_is_not_logged_with_a_traceback(
     spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
-    call_until_interrupted(spark.sparkContext._gateway)
+    call_until_interrupted(spark)
     assert caplog.records == []
     assert spark.range(3).count() == 3
 
 
 def test_an_interrupted_call_does_not_end_the_calls_of_other_threads(spark: SparkSession) -> None:
-    gateway = spark.sparkContext._gateway
-    assert gateway is not None
+    gateway = gateway_of(spark)
     semaphore = gateway.jvm.java.util.concurrent.Semaphore(0)
     with ThreadPoolExecutor(2) as pool:
         other_call = pool.submit(acquire, gateway, semaphore)
         wait_until_java_waits(semaphore)
         assert pool.submit(semaphore.availablePermits).result() == 0  # leaves a connection that no call uses
-        call_until_interrupted(gateway)
+        call_until_interrupted(spark)
         assert spark.range(3).count() == 3
         semaphore.release()
         assert other_call.result(PATIENCE_S)

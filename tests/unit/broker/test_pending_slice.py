@@ -18,8 +18,12 @@ def test_what_is_read_through_is_in_the_page_cache_afterwards(tmp_path: Path) ->
     os.posix_fadvise(file.fd, 0, 0, os.POSIX_FADV_DONTNEED)
     if file.is_cached(0, 3_000_000):
         pytest.skip("needs a file system that forgets what it is told to")
-    read_through(file, 1_000_000, 3_000_000)
-    assert file.is_cached(1_000_000, 2_000_000)
+
+    def is_cached_after_read_through() -> bool:
+        read_through(file, 1_000_000, 3_000_000)
+        return file.is_cached(1_000_000, 2_000_000)
+
+    assert any(is_cached_after_read_through() for _ in range(5))  # a system short of memory takes pages at any moment
 
 
 def test_the_disk_is_asked_for_more_before_all_of_it_is_used_up(tmp_path: Path) -> None:
