@@ -357,6 +357,18 @@ class ProducerFenced(WireError):
     code = 90
 
 
+class ResourceNotFound(WireError):
+    code = 91
+
+
+class DuplicateResource(WireError):
+    code = 92
+
+
+class UnacceptableCredential(WireError):
+    code = 93
+
+
 class InvalidUpdateVersion(WireError):
     code = 95
 

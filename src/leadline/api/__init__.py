@@ -64,6 +64,7 @@ from leadline.api.transactions import (
     list_transactions,
     write_txn_markers,
 )
+from leadline.api.user_scram_credentials import alter_user_scram_credentials, describe_user_scram_credentials
 from leadline.errors import InvalidRequest
 from leadline.model import Buffer
 from leadline.wire import messages
@@ -199,6 +200,8 @@ TABLE = by_key(
     _entry(messages.ElectLeadersRequest, elect_leaders),
     _entry(messages.IncrementalAlterConfigsRequest, incremental_alter_configs),
     _entry(messages.OffsetDeleteRequest, offset_delete),
+    _entry(messages.DescribeUserScramCredentialsRequest, describe_user_scram_credentials),
+    _entry(messages.AlterUserScramCredentialsRequest, alter_user_scram_credentials),
     _entry(messages.DescribeClusterRequest, describe_cluster),
     _entry(messages.DescribeProducersRequest, describe_producers),
     _entry(messages.DescribeTransactionsRequest, describe_transactions),

@@ -33,6 +33,8 @@ from leadline.security.audit import AuditLog, AuditRecord
 from leadline.security.authorizer import Authorizer, ClientPermissions
 from leadline.security.hosts import host_address
 from leadline.security.principal import ANONYMOUS, Principal
+from leadline.security.quota_store import QuotaStore
+from leadline.security.scram_users import ScramUserCredentials
 
 if TYPE_CHECKING:
     from leadline.api.fast.follower_fetch import FollowerFetch
@@ -60,6 +62,8 @@ class Services:
     produce_templates: ProduceTemplates
     is_alone: bool  # a single node, without a cluster
     peer_monitor: PeerMonitor | None = None  # None: a single node
+    client_configs: QuotaStore | None = None  # the settings of users, client ids and addresses
+    scram_users: ScramUserCredentials = field(default_factory=ScramUserCredentials)
     check_stores: Callable[[BrokerSettings], object] = lambda settings: None  # raises InvalidSetting
     acls: AclStore | None = None  # None: there is no authorizer, and all requests are allowed
     audit: AuditLog = field(default_factory=AuditLog)

@@ -231,6 +231,8 @@ class Broker:
             produce_templates=ProduceTemplates(),
             is_alone=self.is_alone,
             peer_monitor=monitor,
+            client_configs=self.client_configs,
+            scram_users=self._credentials.users,
             check_stores=self.securities.reloaded,
             acls=acl_store(settings.broker, self.tree, self.clock, self.chance),
         )
