@@ -277,6 +277,20 @@ MAKERS: list[tuple[type[Message], type[Message], Maker]] = [
     ),
     (m.CreateAclsRequest, m.CreateAclsResponse, lambda *_: m.CreateAclsRequest()),
     (m.DeleteAclsRequest, m.DeleteAclsResponse, lambda *_: m.DeleteAclsRequest()),
+    (
+        m.DescribeUserScramCredentialsRequest,
+        m.DescribeUserScramCredentialsResponse,
+        lambda _, to: m.DescribeUserScramCredentialsRequest(
+            users=[m.DescribeUserScramCredentialsRequest.UserName(name=to.topic)]
+        ),
+    ),
+    (
+        m.AlterUserScramCredentialsRequest,
+        m.AlterUserScramCredentialsResponse,
+        lambda _, to: m.AlterUserScramCredentialsRequest(
+            deletions=[m.AlterUserScramCredentialsRequest.ScramCredentialDeletion(name=to.topic, mechanism=1)]
+        ),
+    ),
     (m.CreateDelegationTokenRequest, m.CreateDelegationTokenResponse, lambda *_: m.CreateDelegationTokenRequest()),
     (m.RenewDelegationTokenRequest, m.RenewDelegationTokenResponse, lambda *_: m.RenewDelegationTokenRequest()),
     (m.ExpireDelegationTokenRequest, m.ExpireDelegationTokenResponse, lambda *_: m.ExpireDelegationTokenRequest()),

@@ -161,6 +161,11 @@ def creation() -> Message:
     )
 
 
+def delete_credential() -> Message:
+    deletion = m.AlterUserScramCredentialsRequest.ScramCredentialDeletion(name="nobody", mechanism=1)
+    return m.AlterUserScramCredentialsRequest(deletions=[deletion])
+
+
 def offsets_of(kind: str) -> Message:
     if kind == "epoch":
         epoch = m.OffsetForLeaderEpochRequest.OffsetForLeaderPartition(partition=0, leader_epoch=0)
@@ -305,6 +310,13 @@ EXAMPLES: dict[tuple[str, str], Example] = {
     ("DeleteAcls", "cluster"): example(
         m.DeleteAclsRequest(filters=[m.DeleteAclsRequest.DeleteAclsFilter(**acl_filter())]), 3
     ),
+    ("DescribeUserScramCredentials", "cluster"): example(
+        m.DescribeUserScramCredentialsRequest(
+            users=[m.DescribeUserScramCredentialsRequest.UserName(name="nobody")]  # Kafka never refuses to name all
+        ),
+        0,
+    ),
+    ("AlterUserScramCredentials", "cluster"): example(delete_credential(), 0),
     ("DescribeConfigs", "topics"): example(configs_of(2, TOPIC), 4),
     ("DescribeConfigs", "brokers"): Example(lambda setup: configs_of(4, str(setup.broker_id)), 4),
     ("DescribeConfigs", "groups"): example(configs_of(32, GROUP), 4),

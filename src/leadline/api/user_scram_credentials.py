@@ -4,19 +4,21 @@ A request carries salt and salted password, never the password. One bad entry of
 and none of another's.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from leadline.api.context import Context
+from leadline.api.kraft import NOT_CONTROLLER
 from leadline.errors import (
     DuplicateResource,
     NotController,
     ResourceNotFound,
     UnacceptableCredential,
+    UnknownServerError,
     UnsupportedSaslMechanism,
     WireError,
 )
-from leadline.model import NONE
 from leadline.security.client_quotas import QuotaEntity
 from leadline.security.scram_credentials import (
     MAX_ITERATIONS,
@@ -39,7 +41,7 @@ _Upsertion = AlterUserScramCredentialsRequest.ScramCredentialUpsertion
 _Altered = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
 _Described = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
 
-NOT_CONTROLLER = "This is not the correct controller for this cluster."
+EMPTY_NAME = "Username must not be empty"
 
 _MECHANISMS = {mechanism.value: mechanism for mechanism in ScramMechanism}
 
@@ -49,12 +51,14 @@ def describe_user_scram_credentials(
 ) -> DescribeUserScramCredentialsResponse:
     """DescribeUserScramCredentials, v0. No users, or none named: all that have a credential."""
     if (refusal := ctx.refused("cluster")) is not None:
-        return DescribeUserScramCredentialsResponse(error_code=refusal.code, error_message=str(refusal))
+        refused = _Described(error_code=refusal.code, error_message=str(refusal))
+        return DescribeUserScramCredentialsResponse(
+            error_code=refusal.code, error_message=str(refusal), results=[refused] * len(request.users or ())
+        )
     credentials = ctx.services.scram_users
-    names = [user.name for user in request.users or ()]
+    names = Counter(user.name for user in request.users or ()) or Counter(credentials.users)
     return DescribeUserScramCredentialsResponse(
-        results=[_described(name, names.count(name), credentials) for name in dict.fromkeys(names)]
-        or [_described(name, 1, credentials) for name in credentials.users]
+        results=[_described(name, count, credentials) for name, count in names.items()]
     )
 
 
@@ -64,7 +68,7 @@ def _described(name: str, count: int, credentials: ScramUserCredentials) -> _Des
         message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
         return _Described(user=name, error_code=DuplicateResource.code, error_message=message)
     if not by_mechanism:
-        message = f"Attempt to describe a user credential that does not exist: {name}"
+        message = f"Attempt to describe a user credential that does not exist: {name}" if name else EMPTY_NAME
         return _Described(user=name, error_code=ResourceNotFound.code, error_message=message)
     return _Described(
         user=name,
@@ -81,24 +85,25 @@ async def alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, ctx: Context
 ) -> AlterUserScramCredentialsResponse:
     """AlterUserScramCredentials, v0."""
-    entries: list[_Deletion | _Upsertion] = [*request.deletions, *request.upsertions]
-    users = list(dict.fromkeys(entry.name for entry in entries))
+    entries = defaultdict[str, list[_Deletion | _Upsertion]](list)
+    for deletion in request.deletions:
+        entries[deletion.name].append(deletion)
+    for upsertion in request.upsertions:
+        entries[upsertion.name].append(upsertion)
     refusal = ctx.refused("cluster") if ctx.services.controller.is_active else NotController(NOT_CONTROLLER)
     if refusal is not None:
-        return AlterUserScramCredentialsResponse(results=[_failed(user, refusal) for user in sorted(users)])
+        return AlterUserScramCredentialsResponse(results=[_failed(user, refusal) for user in entries])
     store = ctx.services.client_configs
     assert store is not None, "a broker that serves requests has it"
     failures = _failures(request, ctx.services.scram_users)
     results = [_failed(user, error) for user, error in failures.items()]
-    for user in users:
-        if user not in failures:
-            change = partial(_altered, [entry for entry in entries if entry.name == user])
-            try:
-                await store.alter(QuotaEntity(user), change)
-            except WireError as error:
-                results.append(_failed(user, error))
-    failed = {result.user for result in results}
-    results += [_Altered(user=user, error_code=NONE) for user in users if user not in failed]
+    for user in [user for user in entries if user not in failures]:
+        try:
+            await store.alter(QuotaEntity(user), partial(_altered, entries[user]))
+        except WireError as error:
+            failures[user] = error
+            results.append(_failed(user, error))
+    results += [_Altered(user=user) for user in entries if user not in failures]
     return AlterUserScramCredentialsResponse(results=results)
 
 
@@ -110,22 +115,21 @@ def _failures(request: AlterUserScramCredentialsRequest, credentials: ScramUserC
     """By user, in Kafka's order: what is illegal, what is named twice, what is not there."""
     entries: list[_Deletion | _Upsertion] = [*request.deletions, *request.upsertions]
     failures: dict[str, WireError] = {}
-    named = [(entry.name, entry.mechanism) for entry in entries]
+    counts = Counter((entry.name, entry.mechanism) for entry in entries)
     checks: Iterable[tuple[Iterable[_Deletion | _Upsertion], Callable[[_Deletion | _Upsertion], WireError | None]]] = (
         (entries, _illegality),
-        (entries, lambda entry: _twice() if named.count((entry.name, entry.mechanism)) > 1 else None),
+        (entries, lambda entry: _twice() if counts[entry.name, entry.mechanism] > 1 else None),
         (request.deletions, lambda entry: _absence(entry, credentials)),
     )
     for subjects, check in checks:
-        for entry in subjects:
-            if entry.name not in failures and (error := check(entry)) is not None:
-                failures[entry.name] = error
+        checked = [(entry.name, check(entry)) for entry in subjects if entry.name not in failures]
+        failures |= {user: error for user, error in checked if error is not None}  # the last one counts, as in Kafka
     return failures
 
 
 def _illegality(entry: _Deletion | _Upsertion) -> WireError | None:
     if not entry.name:
-        return UnacceptableCredential("Username must not be empty")
+        return UnacceptableCredential(EMPTY_NAME)
     if entry.mechanism not in _MECHANISMS:
         return UnsupportedSaslMechanism("Unknown SCRAM mechanism")
     if isinstance(entry, _Upsertion) and entry.iterations < MIN_ITERATIONS:
@@ -151,6 +155,8 @@ def _altered(entries: list[_Deletion | _Upsertion], config: Mapping[str, str]) -
     for entry in entries:
         mechanism = _MECHANISMS[entry.mechanism]
         if isinstance(entry, _Upsertion):
+            if not entry.salted_password:
+                raise UnknownServerError("the salted password is empty")  # as in Kafka, whose HMAC takes no empty key
             salt, salted = bytes(entry.salt), Secret(bytes(entry.salted_password))
             after[mechanism.mechanism_name] = credential_text(credential_of(mechanism, salted, salt, entry.iterations))
         else:

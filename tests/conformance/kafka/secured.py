@@ -36,12 +36,16 @@ class SecuredBroker:
 
     def connect_as(self, user: str, host: str = "127.0.0.1") -> Connection:
         """Logged in by PLAIN, from an address of the loopback interface."""
-        connection = UserConnection(self.users_port, host)
-        handshake = connection.ask(SaslHandshakeResponse, SaslHandshakeRequest(mechanism="PLAIN"), 1)
-        assert handshake.error_code == 0
-        request = SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{PASSWORDS[user]}".encode())
-        assert connection.ask(SaslAuthenticateResponse, request, 1).error_code == 0
-        return connection
+        return connect_as(user, self.users_port, host)
+
+
+def connect_as(user: str, users_port: int, host: str = "127.0.0.1") -> Connection:
+    connection = UserConnection(users_port, host)
+    handshake = connection.ask(SaslHandshakeResponse, SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    assert handshake.error_code == 0
+    request = SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{PASSWORDS[user]}".encode())
+    assert connection.ask(SaslAuthenticateResponse, request, 1).error_code == 0
+    return connection
 
 
 class UserConnection(Connection):
@@ -52,12 +56,11 @@ class UserConnection(Connection):
         self.correlation = 0
 
 
-@contextmanager
-def secured_broker(dir: Path, zookeeper: ZooKeeper, settings: Mapping[str, object]) -> Iterator[SecuredBroker]:
-    users_port = _free_port()
+def secured_settings(users_port: int) -> dict[str, object]:
+    """Of a Kafka, and of a Leadline that is compared with it. The listener for everybody is on $port."""
     users = " ".join(f'user_{name}="{password}"' for name, password in PASSWORDS.items())
     prefix = "listener.name.sasl_plaintext"
-    secured = {
+    return {
         "listeners": f"PLAINTEXT://127.0.0.1:$port,SASL_PLAINTEXT://127.0.0.1:{users_port}",
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
         f"{prefix}.plain.sasl.jaas.config": f"{LOGIN}.plain.PlainLoginModule required {users};",
@@ -67,5 +70,10 @@ def secured_broker(dir: Path, zookeeper: ZooKeeper, settings: Mapping[str, objec
         "delegation.token.secret.key": SECRET_KEY,
         "connections.max.idle.ms": 3_600_000,
     }
-    with broker(dir, zookeeper, **secured, **settings) as kafka:
+
+
+@contextmanager
+def secured_broker(dir: Path, zookeeper: ZooKeeper, settings: Mapping[str, object]) -> Iterator[SecuredBroker]:
+    users_port = _free_port()
+    with broker(dir, zookeeper, **secured_settings(users_port), **settings) as kafka:
         yield SecuredBroker(kafka, users_port)

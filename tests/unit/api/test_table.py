@@ -12,7 +12,7 @@ from leadline.wire.codec import decode, to_bytes
 from leadline.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
 FETCH, OLDEST_FETCH = 1, 4  # before it, records had another format
-NOT_SERVED = {48, 49, 50, 51}  # client quotas and SCRAM credentials
+NOT_SERVED = {48, 49}  # client quotas
 CONTEXT = Context(cast(Services, None), 3, None, ClientConnection("", ""), AUTHORIZATION[18])
 
 
