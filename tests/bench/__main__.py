@@ -17,7 +17,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import appending, cleaning, cluster, opening, reading, recovery, spark_files, spark_topics
+from tests.bench import (
+    appending,
+    authorization,
+    cleaning,
+    cluster,
+    opening,
+    reading,
+    recovery,
+    spark_files,
+    spark_topics,
+)
 from tests.bench.load import disturbed, groups, start, steady
 from tests.bench.results import Row, heading, table
 from tests.bench.run import Progress, Run
@@ -39,6 +49,7 @@ BENCHMARKS: dict[str, tuple[Callable[[Run], list[Row]], str]] = {
     "load": (steady.measure, "produce to a broker and fetch from it; goal: several times Kafka's speed"),
     "crowd": (steady.measure_in_a_crowd, "the same with 2,000 connections and partitions; goal: a fifth less at most"),
     "groups": (groups.measure, "let groups settle, commit offsets; goal: Kafka's speed"),
+    "authorization": (authorization.measure, "what the authorizer adds to a request; goal: at most 1 us"),
     "cluster": (cluster.measure, "three brokers, RF 3, acks=all; goal: 3 times Kafka's speed, 1 s without a leader"),
     "cold": (disturbed.measure_cold, "round trips while others read from the disk; goal: p99 at most tripled"),
     "flood": (disturbed.measure_flood, "round trips while others write in masses; goal: p99 at most tripled"),
@@ -81,7 +92,7 @@ def _processor() -> str:
 def main(given: Sequence[str] | None = None) -> int:
     options = arguments(given)
     if options.list:
-        print("\n".join(f"{name:10}{about}" for name, (_, about) in BENCHMARKS.items()))
+        print("\n".join(f"{name:14}{about}" for name, (_, about) in BENCHMARKS.items()))
         return 0
     progress, about = Progress(), machine()
     results: dict[str, list[dict[str, object]]] = {}

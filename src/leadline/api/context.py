@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadline.api.authorization import Authorization, Requirement, Right, decide
 from leadline.api.authorized_operations import ALL_OPERATIONS
-from leadline.api.fast.grants import Grants
+from leadline.api.fast.grants import NO_ACLS, Grants
 from leadline.api.fast.produce_templates import ProduceTemplates
 from leadline.api.fetch_sessions import Sessions
 from leadline.cluster.dynamic_configs import DynamicConfigs
@@ -71,6 +71,11 @@ class Services:
     @property
     def config(self) -> BrokerConfig:
         return self.settings.broker
+
+    @property
+    def acl_version(self) -> int:
+        """It moves with each change of the ACLs."""
+        return NO_ACLS if self.acls is None else self.acls.authorizer.version
 
     def layers(self) -> ConfigLayers:
         """Where each setting comes from."""
@@ -161,6 +166,11 @@ class Context(NamedTuple):
         """
         if self.services.acls is not None and not self.services.audit.is_logged(allowed=True):
             self.client.grants.note_write(topic, self.services.acls.authorizer.version)
+
+    def note_read(self, topic: str) -> None:
+        """The same for reading."""
+        if self.services.acls is not None and not self.services.audit.is_logged(allowed=True):
+            self.client.grants.note_read(topic, self.services.acls.authorizer.version)
 
     def note_broker(self) -> None:
         """The same for ClusterAction."""

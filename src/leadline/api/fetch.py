@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from leadline.api.context import Context
-from leadline.api.fetch_access import FetchAccess
+from leadline.api.fetch_access import FetchAccess, fetch_access
 from leadline.api.fetch_context import FetchContext, fetch_context
 from leadline.api.fetch_params import FetchParams
 from leadline.api.fetch_response import FetchedPair, by_topic, length_of, redirects, refused
@@ -40,14 +40,14 @@ def fetch(request: FetchRequest, ctx: Context) -> FetchResponse | Awaitable[Fetc
         return _too_old(request)
     services = ctx.services
     params = FetchParams(request, ctx.version, services.config)
-    access, now_ms = FetchAccess(params.is_follower, ctx), services.clock.now_ms()
+    access, now_ms = fetch_access(params.is_follower, ctx), services.clock.now_ms()
+    is_broker = params.is_follower if access is None else access.is_broker
     try:
-        context = fetch_context(request, params, access.is_broker, services.sessions, now_ms)
+        context = fetch_context(request, params, is_broker, services.sessions, now_ms)
     except WireError as error:
         return FetchResponse(error_code=error.code, session_id=0)
     if context.session is not None and services.acls is not None:
-        authorizer = services.acls.authorizer
-        context.session.authorize(ctx.client.permissions(authorizer), authorizer.version, now_ms)
+        context.session.authorize(ctx.client.grants, services.acls.authorizer.version, now_ms)
     job = Fetch(params, context, access, ctx)
     return job.try_once() or job.wait()
 
@@ -55,7 +55,7 @@ def fetch(request: FetchRequest, ctx: Context) -> FetchResponse | Awaitable[Fetc
 def fetch_in_session(request: FetchRequest, ctx: Context, session: Session) -> "Fetch":
     """A fetch whose session has been resumed already."""
     params = FetchParams(request, ctx.version, ctx.services.config)
-    access = FetchAccess(params.is_follower, ctx)
+    access = fetch_access(params.is_follower, ctx)
     return Fetch(params, FetchContext(session.positions, session, False), access, ctx)
 
 
@@ -76,7 +76,7 @@ class Fetch:
 
     _waited_for: "asyncio.Future[FetchResponse]"  # there once it has to wait
 
-    def __init__(self, params: FetchParams, context: FetchContext, access: FetchAccess, ctx: Context) -> None:
+    def __init__(self, params: FetchParams, context: FetchContext, access: FetchAccess | None, ctx: Context) -> None:
         self._params, self._context, self._ctx = params, context, ctx
         services = ctx.services
         self._replicas, self._clock = services.replicas, services.clock

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from leadline.api.fast.grants import Grants
 from leadline.errors import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
 from leadline.model import Offset
 from leadline.replication.hosted_partition import HostedPartition
 from leadline.replication.partition import LastContact
 from leadline.replication.watchers import SessionWatcher, Watcher
-from leadline.security.authorizer import ClientPermissions
 from leadline.wire.fetch_position import FIRST_EPOCH, MAX_EPOCH, FetchPosition
 
 MIN_EVICTION_MS = 120_000  # a session that was used since then is not evicted for a new one
@@ -81,7 +81,9 @@ class Session:
     waiting: Callable[[], None] | None = None  # evaluates the fetch that waits
     last_contact: LastContact = field(default_factory=LastContact)  # when it fetched last
     all_read_ms: int = 0
-    authorized_client: ClientPermissions | None = None  # who fetched last, if there is an authorizer
+    authorized_client: Grants | None = (
+        None  # what the connection has been allowed that fetched last, with an authorizer
+    )
     acl_version: int = -1  # at that time
 
     def update(
@@ -100,7 +102,7 @@ class Session:
             if (watcher := self.watchers.pop(key, None)) is not None:
                 watcher.end()
 
-    def authorize(self, client: ClientPermissions, version: int, now_ms: int) -> None:
+    def authorize(self, client: Grants, version: int, now_ms: int) -> None:
         """All partitions are looked at again if another client fetches, or the ACLs have changed."""
         if self.authorized_client is not client or self.acl_version != version:
             self.authorized_client, self.acl_version = client, version

@@ -41,7 +41,7 @@ class PartitionReader:
         self,
         params: FetchParams,
         session: Session | None,
-        access: FetchAccess,
+        access: FetchAccess | None,
         replicas: Replicas,
         metadata: MetadataCache,
         clock: Time,
@@ -75,10 +75,12 @@ class PartitionReader:
 
     def _readable(self, key: TopicIdPartition, position: FetchPosition) -> HostedPartition:
         """The partition, if it may be read here by this client in this version."""
-        params, replicas = self._params, self._replicas
-        self._access.check_any()
+        params, replicas, access = self._params, self._replicas, self._access
+        if access is not None and params.is_follower:
+            access.check_broker()
         tp = self.tp_of(key)
-        self._access.check_topic(tp.topic)
+        if access is not None and not params.is_follower:
+            access.check_topic(tp.topic)
         look_up = replicas.leading if params.only_leader else replicas.holding
         hosted = look_up(tp, max(position.current_leader_epoch, NO_EPOCH))
         log = hosted.log

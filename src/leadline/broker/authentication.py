@@ -50,18 +50,21 @@ class ListenerSecurity:
 
 
 class CertificateLogin:
-    """On an SSL listener. The first frame can be there only if the handshake is over."""
+    """On an SSL listener: the end of the handshake is the end of the login. Kafka's limits of a login are SASL's."""
 
-    def __init__(self, sock: TlsSocket, security: ListenerSecurity) -> None:
-        self._sock, self._security = sock, security
+    def __init__(self, connection: "Connection", sock: TlsSocket, security: ListenerSecurity) -> None:
+        self._connection, self._sock, self._security = connection, sock, security
+        sock.on_open = self._opened
 
     def serve(self, connection: "Connection", frame: memoryview) -> Served:
+        raise AssertionError("a frame cannot arrive before the handshake is over")
+
+    def _opened(self) -> None:
         try:
             principal = self._security.principal_of(self._sock.peer_certificate)
         except ValueError as error:
             raise CloseConnection(f"its certificate names no user: {error}") from None
-        connection.logged_in(principal)
-        return connection.serve(connection, frame)
+        self._connection.logged_in(principal)
 
 
 class SaslLogin:
@@ -137,7 +140,7 @@ class Logins:
             connection.serve = SaslLogin(connection, security, self._time).serve
         else:
             assert isinstance(sock, TlsSocket)
-            connection.serve = CertificateLogin(sock, security).serve
+            connection.serve = CertificateLogin(connection, sock, security).serve
         connection.await_login(self._memories[connection.listener])
         self._waiting[connection] = self._time.monotonic_s()
         if len(self._waiting) > MAX_LOGINS:

@@ -67,6 +67,7 @@ class TlsSocket:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self.is_open = False  # the handshake is over
+        self.on_open: Callable[[], None] = _nothing  # called then, before the peer's first bytes are returned
         self._unsent = memoryview(b"")  # encrypted, and not taken by the socket yet
         self._reader: Callable[[], None] | None = None
         self._writer: Callable[[], None] | None = None
@@ -139,6 +140,7 @@ class TlsSocket:
         self._send_encrypted()
         if not self.is_open:
             raise BlockingIOError
+        self.on_open()
         return True
 
     def on_readable(self, call: Callable[[], None] | None, /) -> None:
@@ -233,6 +235,10 @@ class TlsSocket:
             if self._outgoing.pending or self._unsent:
                 self._sock.send(bytes(self._unsent) + self._outgoing.read())
         self._sock.close()
+
+
+def _nothing() -> None:
+    """Nobody waits for the end of the handshake."""
 
 
 def _reason(error: ssl.SSLError) -> str:

@@ -330,6 +330,53 @@ def test_what_may_not_be_read_does_not_complete_a_fetch_early() -> None:
     run_authorized(test)
 
 
+@pytest.mark.parametrize("in_session", [True, False])
+def test_a_fetch_that_waits_gets_nothing_once_the_right_is_revoked(in_session: bool) -> None:
+    async def test(broker: AuthorizedBroker) -> None:
+        for name in ("t", "u"):
+            await broker.root.create(name)
+            broker.put(rule(READ, ResourceType.TOPIC, name))
+        alice, session = broker.client(), (0, -1)
+        if in_session:
+            opened = await alice.send(fetch_request((0, 0), topics=("t", "u")), FetchResponse, 12)
+            session = opened.session_id, 1
+        request = fetch_request(session, topics=("t", "u"))
+        request.max_wait_ms, request.min_bytes = 60_000, 1
+        waiting = asyncio.create_task(alice.send(request, FetchResponse, 12))
+        await eventually(lambda: bool(broker.broker.replicas.hosted[T0].consumer_watchers))
+        broker.put(READS_T._replace(entry=READS_T.entry._replace(permission=DENY)))
+        await broker.root.produce(T0)
+        await broker.root.produce(TopicPartition("u", 0))
+        response = await waiting
+        assert codes_of(response) == {"t": TOPIC_REFUSED, "u": 0}
+        assert not any(part.records for topic in response.responses if topic.topic == "t" for part in topic.partitions)
+
+    run_authorized(test)
+
+
+def test_a_consumer_that_was_allowed_is_decided_again_once_an_acl_changes() -> None:
+    async def test(broker: AuthorizedBroker) -> None:
+        await broker.root.create("t")
+        await broker.root.produce(T0)
+        broker.put(READS_T)
+        alice = broker.client()
+
+        async def code() -> int:
+            return codes_of(await alice.send(fetch_request((0, -1)), FetchResponse, 12))["t"]
+
+        assert [await code(), await code()] == [0, 0]
+        assert alice.client.grants.may_read("t", broker.authorizer.version)
+        broker.put(rule(READ, ResourceType.TOPIC, "t", DENY))
+        assert [await code(), await code()] == [TOPIC_REFUSED] * 2
+        assert not alice.client.grants.may_read("t", broker.authorizer.version)
+        alice.client.principal = BOB
+        broker.remove_all()
+        broker.put(READS_T)
+        assert await code() == TOPIC_REFUSED
+
+    run_authorized(test)
+
+
 # Offset commits
 
 

@@ -294,6 +294,19 @@ def test_a_certificate_says_who_the_peer_is(tmp_path: Path, name: str | None) ->
     run(test)
 
 
+def test_the_limit_of_a_login_is_for_sasl_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        security = ListenerSecurity(protocol=SecurityProtocol.SSL, tls=server_context(tmp_path), max_receive_bytes=1000)
+        async with server(security, client_context(tmp_path)) as (net, client):
+            peer, other = await client(), await client()
+            assert await peer.ask(b"x" * 300_000) == b"User:ANONYMOUS " + b"x" * 300_000
+            other.writer.write((net.limits.socket_request_max_bytes + 1).to_bytes(4))
+            assert await other.receive() is None
+
+    run(test)
+    assert "a request of 104857601 bytes; socket.request.max.bytes=104857600" in caplog.text
+
+
 def test_a_certificate_without_a_rule_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     def principal_of(certificate: bytes | None) -> Principal:
         raise ValueError("no rule of ssl.principal.mapping.rules applies to CN=alice")

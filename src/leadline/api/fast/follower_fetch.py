@@ -83,12 +83,13 @@ class FollowerFetch:
     """The fetches of a follower on a connection, one after the other. A waiting one is evaluated at each change."""
 
     __slots__ = (
-        "_client", "_deadline_s", "_evaluation", "_fallback", "_loop", "_now_ms", "_request", "_services", "_timer",
-        "_waited_for", "session",
+        "_acl_version", "_client", "_deadline_s", "_evaluation", "_fallback", "_loop", "_now_ms", "_request",
+        "_services", "_timer", "_waited_for", "session",
     )  # fmt: skip
 
     _request: FollowerFetchRequest
     _now_ms: int
+    _acl_version: int  # at which the fetch was allowed
     _deadline_s: float
 
     def __init__(self, session: Session, client: ClientConnection, services: Services) -> None:
@@ -100,7 +101,7 @@ class FollowerFetch:
         self._evaluation = self._evaluate  # one object, by which `DeferredCompletions` knows it again
 
     def begin(self, request: FollowerFetchRequest) -> None:
-        self._request, self._fallback = request, None
+        self._request, self._fallback, self._acl_version = request, None, self._services.acl_version
         self._now_ms = self._services.clock.now_ms()
         self.session.epoch += 1
         self.session.seen(self._now_ms, is_contact=True)
@@ -131,6 +132,8 @@ class FollowerFetch:
 
     def response(self, *, last: bool = False) -> list[Piece] | None:
         """None: the fetch should wait for more. `last`: it may not wait any longer."""
+        if self._fallback is None and self._acl_version != self._services.acl_version:
+            self._fallback = self._slow_fetch()  # it decides anew
         if self._fallback is None:
             fetched = _read(self.session, self._request, self._services.replicas)
             if fetched is not None:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable
 from typing import NamedTuple
 
 from leadline.api.context import ClientConnection, Context, Services
+from leadline.api.fast.grants import NO_ACLS
 from leadline.api.group_offsets import NO_METADATA, committed, offset_commit
 from leadline.coordinator.offset_commit_template import OffsetCommitTemplate
 from leadline.coordinator.offset_coordinator import ConsumerGroupMetadata, ErrorCodes
@@ -21,7 +22,6 @@ from leadline.wire.primitives import BUFFERS, Piece
 from leadline.wire.templates import INT, LONG, Template
 
 OLDEST = 6  # before it a commit has no leader epoch
-NO_ACLS = -1  # instead of their version: there is no authorizer
 MOST_BYTES = 8192  # of a request that becomes a template
 
 Reply = bytes | list[Piece]
@@ -54,7 +54,7 @@ def commit_by_template(
     template = client.last_commit
     if not isinstance(template, OffsetCommitRequestTemplate) or (numbers := template.request.match(frame)) is None:
         return None
-    if services.acls is not None and template.acl_version != services.acls.authorizer.version:
+    if template.acl_version != services.acl_version:
         return None
     partition_count = services.metadata.partition_count
     for topic, highest in template.highest.items():
@@ -140,15 +140,14 @@ def _acl_version(request: OffsetCommitRequest, ctx: Context) -> int | None:
 
     If the audit log has a line for each decision, each one has to be made: None as well.
     """
-    acls = ctx.services.acls
-    if acls is None:
+    if ctx.services.acls is None:
         return NO_ACLS
     if ctx.services.audit.is_logged(allowed=True):
         return None
     names = {topic.name for topic in request.topics}
     permitted = ctx.permitted("topics", names)
     is_allowed = ctx.permits("group", request.group_id) and all(name in permitted for name in names)
-    return acls.authorizer.version if is_allowed else None
+    return ctx.services.acl_version if is_allowed else None
 
 
 def _specimen(frame: Buffer, body_at: int, request: OffsetCommitRequest, version: int) -> bytes:

@@ -376,3 +376,23 @@ def test_a_broker_whose_right_is_revoked_is_refused_by_the_next_fetch(tmp_path: 
         assert isinstance(fast_at(4), list)
 
     run(tmp_path, test)
+
+
+def test_a_fetch_that_waits_gets_nothing_once_the_right_is_revoked(tmp_path: Path) -> None:
+    async def test(leader: Node) -> None:
+        authorizer = with_authorizer(leader)
+        authorizer.put(CLUSTER_ACTION.pattern, [CLUSTER_ACTION.entry])
+        broker, epoch = client_of(ALICE), leader.hosted.epoch
+        position = {"fetch_offset": 10, "current_leader_epoch": epoch, "last_fetched_epoch": epoch}
+        session = by_handler(leader, request((0, 0), **position), broker).session_id
+        waiting = request((session, 1))
+        waiting.max_wait_ms = 60_000
+        answer = fetch_by_follower(frame(waiting), 16, 7, broker, leader.services)
+        assert isinstance(answer, asyncio.Future)
+        authorizer.put(CLUSTER_ACTION.pattern, [])
+        leader.replicas.append(TP, batch(1, size=100))
+        refused = decode(FetchResponse, bytearray(joined(await answer))[9:], 16)
+        assert codes(refused) == [29]
+        assert not refused.responses[0].partitions[0].records
+
+    run(tmp_path, test)
