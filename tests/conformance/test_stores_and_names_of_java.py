@@ -83,8 +83,10 @@ def test_a_key_store_of_keytool_serves(tmp_path: Path, type_: str, options: tupl
     assert keytool("-list", "-keystore", str(store), "-storepass", PASSWORD).count("trustedCertEntry") == 1
     trust_store = TrustStoreSettings("PEM", certificates=Secret.of(ROOT.certificate_pem))
     assert ListenerTls.load(TlsSettings(key_store, trust_store, client_auth="required"), read, inter_broker=True)
-    for wrong in (replace(key_store, password=Secret.of("wrong")), replace(key_store, type=JKS, key_password=WRONG)):
-        with pytest.raises(StoreError, match=r"wrong|no JKS store"):
+    assert load_key_store(replace(key_store, type=JKS if type_ == PKCS12 else PKCS12), read) == loaded  # as in Java
+    wrongs = [replace(key_store, password=WRONG), *([replace(key_store, key_password=WRONG)] if type_ == JKS else [])]
+    for wrong in wrongs:
+        with pytest.raises(StoreError, match="wrong"):
             load_key_store(wrong, read)
 
 

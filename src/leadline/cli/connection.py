@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from leadline.cli.diagnosis import (
@@ -22,11 +23,11 @@ from leadline.cli.diagnosis import (
 )
 from leadline.cli.errors import Failure, client_error_text, client_errors, print_error
 from leadline.cli.options import DEFAULT_SERVER, key_value
-from leadline.config.client_properties import librdkafka_properties
 from leadline.config.properties import parse_properties
 from leadline.config.settings import nearest
 from leadline.config.values import InvalidSetting
 from leadline.model import BrokerId
+from leadline.security.client_properties import PREFIXES, ClientStores, SecurityProperties, librdkafka_stores
 
 if TYPE_CHECKING:
     import logging
@@ -42,6 +43,16 @@ SILENCE_S = 0.5  # without an answer, until all brokers are checked
 BROKER_ANSWER_S = 2.0  # a broker that takes longer counts as silent, unless --timeout is short
 LOGIN_HINT = "it speaks Kafka's protocol, and may require a login (security.protocol)"
 ATTEMPT_S = 0.25  # of one request for metadata
+_UNKNOWN_PROPERTY = re.compile(r'No such configuration property: "([^"]*)"')
+
+# Properties of Java's clients that librdkafka does not have, and that mean nothing to a command.
+WITHOUT_EFFECT = frozenset(
+    """
+    auto.include.jmx.reporter default.api.timeout.ms exclude.internal.topics key.deserializer key.serializer
+    max.poll.records metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
+    receive.buffer.bytes send.buffer.bytes value.deserializer value.serializer
+    """.split()
+)
 
 
 class ClusterConnection:
@@ -52,13 +63,15 @@ class ClusterConnection:
         if options.command_config is not None:
             properties = parse_properties(options.command_config.read_text())
         properties |= dict(key_value(pair) for pair in _pairs(options.property))
-        self.properties = _client_properties(properties)
         if options.bootstrap_server is not None:
-            self.properties["bootstrap.servers"] = options.bootstrap_server
-        self.properties.setdefault("bootstrap.servers", DEFAULT_SERVER)
-        self.properties.setdefault("client.id", "leadline")
-        self.properties.setdefault("log_level", "0")
-        self.servers = self.properties["bootstrap.servers"]
+            properties["bootstrap.servers"] = options.bootstrap_server
+        properties.setdefault("bootstrap.servers", DEFAULT_SERVER)
+        properties.setdefault("client.id", "leadline")
+        self.given = properties  # under the names of Kafka's clients or of librdkafka
+        self.security = checked_security(properties)
+        self._properties: dict[str, str] | None = None
+        self._stores: ClientStores | None = None
+        self.servers = properties["bootstrap.servers"]
         self._addresses = self._checked("--bootstrap-server" if options.bootstrap_server else "bootstrap.servers")
         self.timeout_s: float = options.timeout
         self._deadline: float = time.monotonic() + self.timeout_s
@@ -75,6 +88,25 @@ class ClusterConnection:
             raise Failure(f"{name} {error}") from None
 
     @property
+    def properties(self) -> dict[str, str]:
+        """Those of librdkafka. Kafka's own stores are not among them: `_create` adds them."""
+        if self._properties is None:
+            general = {
+                name: value
+                for name, value in self.given.items()
+                if name not in WITHOUT_EFFECT and not name.startswith(PREFIXES)
+            }
+            self._properties = {**general, **settings_or_failure(self.security.librdkafka)}
+            self._properties.setdefault("log_level", "0")
+        return self._properties
+
+    @property
+    def stores(self) -> ClientStores:
+        if self._stores is None:
+            self._stores = settings_or_failure(lambda: self.security.stores(read_file))
+        return self._stores
+
+    @property
     def remaining_s(self) -> float:
         """What is left of --timeout, which limits the whole command. Never 0, which means no limit to some calls."""
         return max(self._deadline - time.monotonic(), MIN_TIMEOUT_S)
@@ -89,25 +121,37 @@ class ClusterConnection:
     def admin(self) -> "AdminClient":
         from confluent_kafka.admin import AdminClient
 
-        return self._create(lambda: AdminClient({**self.properties}, error_cb=self._on_error))
+        return self._create(AdminClient, {})
 
     def producer(self, required: Mapping[str, str], logger: "logging.Logger | None" = None) -> "Producer":
         from confluent_kafka import Producer
 
         optional = {} if logger is None else {"logger": logger}
-        return self._create(lambda: Producer({**self.properties, **required}, error_cb=self._on_error, **optional))
+        return self._create(Producer, required, **optional)
 
     def consumer(self, required: Mapping[str, str]) -> "Consumer":
         from confluent_kafka import Consumer
 
-        return self._create(lambda: Consumer({**self.properties, **required}, error_cb=self._on_error))
+        return self._create(Consumer, required)
 
-    def _create(self, make: Callable[[], T]) -> T:
-        """The client. A Failure names a property that it refuses."""
-        try:
-            return make()
-        except client_errors() as error:
-            raise Failure(f"client properties: {error.args[0].str()}") from None
+    def _create(self, make: Callable[..., T], required: Mapping[str, str], **optional: object) -> T:
+        """The client. A Failure names all properties that it does not have, or the first with a wrong value."""
+        properties, unknown = {**self.properties, **required}, list[str]()
+        with librdkafka_stores(self.stores) as stores:
+            while True:
+                try:
+                    client = make({**properties, **stores}, error_cb=self._on_error, **optional)
+                except client_errors() as error:
+                    text = error.args[0].str()
+                    if (name := _unknown_property(text)) not in properties:
+                        raise Failure(f"client properties: {text}") from None
+                    unknown.append(name)
+                    del properties[name]
+                else:
+                    break
+        if unknown:
+            raise Failure(f"client properties: there is no property {', '.join(sorted(unknown))}")
+        return client
 
     def metadata(self, client: "AdminClient | Producer | Consumer", topic: str | None = None) -> "ClusterMetadata":
         """The metadata of the cluster. A Failure once it is clear that no broker answers."""
@@ -128,7 +172,13 @@ class ClusterConnection:
                 diagnoses = diagnoses or Diagnoses(self._addresses, min(ANSWER_S, self.timeout_s / 4))
                 if self._has_final_error() or diagnoses.are_final or self.remaining_s <= MIN_TIMEOUT_S:
                     diagnoses.wait(min(self.remaining_s, ANSWER_S))
-                    raise Failure(f"cannot reach {self.servers}: {self._reason(error.args[0], diagnoses)}") from None
+                    raise self._unreachable(self._last_error_text(error.args[0]), diagnoses) from None
+
+    def unreachable(self, text: str) -> Failure:
+        """What is wrong with servers that another client could not reach. `text`: the error of that client."""
+        diagnoses = Diagnoses(self._addresses, min(ANSWER_S, self.timeout_s / 4))
+        diagnoses.wait(ANSWER_S)
+        return self._unreachable(text, diagnoses)
 
     def refresh(self, cluster: "ClusterMetadata") -> None:
         """Forget which brokers were silent."""
@@ -149,7 +199,7 @@ class ClusterConnection:
         return self._silent
 
     def _find_silent(self) -> dict[BrokerId, str]:
-        is_tls = "SSL" in self.properties.get("security.protocol", "").upper()
+        is_tls = self.security.uses_tls
         answer_s = min(BROKER_ANSWER_S, self.remaining_s / 3)
         diagnoses = Diagnoses(self.brokers.values(), answer_s, diagnose_tls_broker if is_tls else diagnose_broker)
         diagnoses.wait(answer_s * 2)
@@ -179,7 +229,10 @@ class ClusterConnection:
         }
         return any(error.code() in final for error in self._errors)
 
-    def _reason(self, error: "KafkaError", diagnoses: Diagnoses) -> str:
+    def _unreachable(self, text: str, diagnoses: Diagnoses) -> Failure:
+        return Failure(f"cannot reach {self.servers}: {self._reason(text, diagnoses)}")
+
+    def _reason(self, text: str, diagnoses: Diagnoses) -> str:
         """What the servers are, if they are no brokers. Otherwise the last error of the client."""
         by_server = {} if KAFKA in diagnoses.by_server.values() else diagnoses.by_server
         texts = {server: diagnosis.text for server, diagnosis in by_server.items()}
@@ -187,8 +240,8 @@ class ClusterConnection:
             return next(iter(texts.values()))
         if texts:
             return "; ".join(f"{server.host}:{server.port}: {text}" for server, text in texts.items())
-        may_need_login = diagnoses.by_server and "SASL" not in self.properties.get("security.protocol", "").upper()
-        return f"{self._last_error_text(error)}; {LOGIN_HINT}" if may_need_login else self._last_error_text(error)
+        may_need_login = diagnoses.by_server and self.security.mechanism is None
+        return f"{text}; {LOGIN_HINT}" if may_need_login else text
 
     def _last_error_text(self, error: "KafkaError") -> str:
         from confluent_kafka import KafkaError
@@ -225,11 +278,26 @@ class ClusterConnection:
             raise Failure(f"{'; '.join(silent.values())}{role}") from None
 
 
-def _client_properties(properties: Mapping[str, str]) -> dict[str, str]:
+def checked_security(properties: Mapping[str, str]) -> SecurityProperties:
+    return settings_or_failure(lambda: SecurityProperties.of(properties))
+
+
+def settings_or_failure(make: Callable[[], T]) -> T:
+    """What depends on client properties. An InvalidSetting becomes a Failure."""
     try:
-        return librdkafka_properties(properties)
+        return make()
     except InvalidSetting as error:
-        raise Failure(str(error)) from None
+        raise Failure(f"client properties: {error}") from None
+
+
+def read_file(path: str) -> bytes:
+    return Path(path).read_bytes()
+
+
+def _unknown_property(text: str) -> str:
+    """Its name, if that is what librdkafka's error is about; otherwise nothing."""
+    match = _UNKNOWN_PROPERTY.search(text)
+    return match[1] if match else ""
 
 
 def administer(options: argparse.Namespace) -> "tuple[ClusterConnection, AdminClient]":

@@ -46,6 +46,7 @@ _SHORT, _INT = Struct(">H"), Struct(">I")
 _DIGEST_BYTES = 20
 _MOST_CHAIN = 100  # certificates in a chain: no real one has ten
 
+_SEQUENCE_TAG = b"\x30"
 _SEQUENCE = rb"\x30(?:[\x00-\x7f]|\x81.|\x82..)"
 _ENCRYPTED_PKCS8 = re.compile(_SEQUENCE + rb"\x30", re.DOTALL)
 _PLAIN_PKCS8 = re.compile(_SEQUENCE + rb"\x02\x01[\0\1]\x30", re.DOTALL)
@@ -113,7 +114,7 @@ def load_key_store(settings: KeyStoreSettings, read: ReadFile) -> KeyStore | Non
             return _pem_key_store(text, text, settings.key_password)
         assert settings.password is not None, "checked above"
         key_password = settings.key_password or settings.password
-        if settings.type == JKS:
+        if _is_jks(data, settings.type):
             return _jks_key_store(data, settings.password, key_password)
         return _pkcs12_key_store(data, settings.password)
     except StoreError as error:
@@ -131,7 +132,7 @@ def load_trust_store(settings: TrustStoreSettings, read: ReadFile) -> TrustStore
     try:
         if settings.type == PEM:
             return TrustStore(_pem_certificates(Secret(data)))
-        if settings.type == JKS:
+        if _is_jks(data, settings.type):
             entries = _jks_entries(data, settings.password)
             certificates = tuple(entry.chain[0] for entry in entries if entry.chain)
         else:
@@ -194,6 +195,11 @@ def _read(location: str, type_: str, read: ReadFile) -> bytes:
         return read(location)
     except OSError as error:
         raise _failed(location, type_, error.strerror or str(error)) from None
+
+
+def _is_jks(data: bytes, type_: str) -> bool:
+    """As Java: a store that is set as JKS or PKCS12 may be the other one (keystore.type.compat)."""
+    return data.startswith(_JKS_MAGIC) or (type_ == JKS and data[:1] != _SEQUENCE_TAG)
 
 
 def _failed(location: str, type_: str, reason: object) -> StoreError:
@@ -325,7 +331,7 @@ def _jks_entries(data: bytes, password: Secret | None) -> list[_JksEntry]:
     if data.startswith(_JCEKS_MAGIC):
         raise StoreError("it is a JCEKS store: convert it to PKCS12 with keytool -importkeystore")
     if not data.startswith(_JKS_MAGIC):
-        raise StoreError("it is no JKS store" + (": it looks like PKCS12" if data[:1] == b"\x30" else ""))
+        raise StoreError("it is no JKS store")
     if password is not None:
         digest = hashlib.sha1(_utf16(password) + _WHITENER + data[:-_DIGEST_BYTES]).digest()
         if not compare_digest(digest, data[-_DIGEST_BYTES:]):

@@ -80,6 +80,10 @@ class TlsSettings:
     allow_dn_changes: bool = False
     allow_san_changes: bool = False
 
+    def openssl_ciphers(self) -> list[str]:
+        """OpenSSL's names of the suites for TLS 1.2; none: its own choice. Raises InvalidSetting."""
+        return _protocols_and_ciphers(self)[1]
+
 
 def client_auth_of(security_protocol: str, broker_wide: str, listeners_own: str | None) -> str:
     """ssl.client.auth of a listener: on SASL_SSL only the listener's own setting counts."""
@@ -228,12 +232,20 @@ def _trust(context: ssl.SSLContext, store: TrustStore) -> None:
 
 
 def _load(context: ssl.SSLContext, store: KeyStore) -> None:
-    pem = _pem("PRIVATE KEY", store.key.reveal()) + b"".join(_pem("CERTIFICATE", part) for part in store.chain)
     try:
-        with memory_file(pem) as path:
+        with memory_file(key_store_pem(store)) as path:
             context.load_cert_chain(path)
     except ssl.SSLError as error:
         raise InvalidSetting(f"key and certificate of the key store cannot be used: {_reason(error)}") from None
+
+
+def key_store_pem(store: KeyStore) -> bytes:
+    """The key, not encrypted, and its chain."""
+    return _pem("PRIVATE KEY", store.key.reveal()) + b"".join(_pem("CERTIFICATE", part) for part in store.chain)
+
+
+def trust_store_pem(store: TrustStore) -> bytes:
+    return b"".join(_pem("CERTIFICATE", certificate) for certificate in store.certificates)
 
 
 def _pem(name: str, der: bytes) -> bytes:

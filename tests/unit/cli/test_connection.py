@@ -13,6 +13,7 @@ from leadline.cli import connection as module
 from leadline.cli.connection import ClusterConnection
 from leadline.cli.errors import Failure
 from leadline.cli.options import connection_options
+from tests.support.java_stores import authority, jks
 
 
 def options(*arguments: str) -> argparse.Namespace:
@@ -52,6 +53,25 @@ def test_options_override_properties_and_properties_override_the_file(tmp_path: 
     connection = ClusterConnection(options("--command-config", str(file), "--bootstrap-server", "here:2"))
     assert connection.servers == "here:2"
     assert ClusterConnection(options()).servers == "localhost:9092"
+
+
+def test_all_properties_that_do_not_exist_are_named_at_once() -> None:
+    unknown = ("--property", "linger.mss=5", "--property", "acl=1", "--property", "default.api.timeout.ms=5")
+    with pytest.raises(Failure, match=r"^client properties: there is no property acl, linger\.mss$"):
+        ClusterConnection(options(*unknown)).admin()
+    with pytest.raises(Failure, match=r"^client properties: there is no property ssl\.x, ssl\.y$"):
+        ClusterConnection(options("--property", "ssl.x=1", "--property", "ssl.y=1"))
+
+
+def test_a_java_trust_store_reaches_librdkafka(tmp_path: Path) -> None:
+    (tmp_path / "trust.jks").write_bytes(jks("store-secret", {}, {"ca": authority()}))
+    (tmp_path / "client.properties").write_text(
+        f"security.protocol=SSL\nssl.truststore.location={tmp_path}/trust.jks\nssl.truststore.password=store-secret\n"
+    )
+    ClusterConnection(options("--command-config", str(tmp_path / "client.properties"))).admin()
+    (tmp_path / "trust.jks").write_bytes(b"none")
+    with pytest.raises(Failure, match=r"trust\.jks of type JKS: it is no JKS store$"):
+        ClusterConnection(options("--command-config", str(tmp_path / "client.properties"))).admin()
 
 
 def test_the_broker_that_answered_is_known() -> None:

@@ -192,16 +192,24 @@ def test_settings_of_a_trust_store_that_kafka_refuses(settings: TrustStoreSettin
 
 
 @pytest.mark.parametrize(
+    ("data", "type_"), [(BROKER.pkcs12(PASSWORD), JKS), (jks(PASSWORD, {"k": BROKER}, {}), PKCS12)]
+)
+def test_a_store_that_is_set_as_the_other_type_is_read_as_in_java(data: bytes, type_: str) -> None:
+    assert key_store(data, type_, PASSWORD, None).chain[0] == BROKER.chain[0]
+    assert load_trust_store(TrustStoreSettings(type_, "/store", Secret.of(PASSWORD)), lambda path: data) is not None
+
+
+@pytest.mark.parametrize(
     ("data", "type_", "password", "key_password", "message"),
     [
         (jks(PASSWORD, {"k": BROKER}, {}), JKS, "wrong", None, "wrong password"),
         (jks(PASSWORD, {"k": BROKER}, {}, KEY_PASSWORD), JKS, PASSWORD, "wrong", "wrong key password"),
         (jks(PASSWORD, {"k": BROKER}, {}, KEY_PASSWORD), JKS, PASSWORD, None, "wrong key password"),
         (jks(PASSWORD, {}, {"a": ROOT}), JKS, PASSWORD, None, "there is no key in it"),
-        (BROKER.pkcs12(PASSWORD), JKS, PASSWORD, None, "no JKS store: it looks like PKCS12"),
+        (b"no store", JKS, PASSWORD, None, "it is no JKS store"),
         (b"\xce\xce\xce\xce", JKS, PASSWORD, None, "JCEKS"),
         (BROKER.pkcs12(PASSWORD), PKCS12, "wrong", None, "wrong password"),
-        (jks(PASSWORD, {"k": BROKER}, {}), PKCS12, PASSWORD, None, "no PKCS12 store"),
+        (b"no store", PKCS12, PASSWORD, None, "no PKCS12 store"),
         (BROKER.chain_pem.encode(), PEM, None, None, "No matching PRIVATE KEY entries in PEM file"),
         (BROKER.key_pem().encode(), PEM, None, None, "No matching CERTIFICATE entries in PEM file"),
         ((BROKER.key_pem() * 2 + BROKER.chain_pem).encode(), PEM, None, None, "Expected one private key, but found 2"),

@@ -1,53 +1,44 @@
 """The admin client of kafka-python, for requests that librdkafka lacks: transactions, producers of a partition,
 deletion of single offsets, reassignments, log directories.
 
-kafka-python has no types: this package converts its results to our own. The client takes the same properties as
-librdkafka. A security property that kafka-python does not have is refused by name.
+kafka-python has no types: this package converts its results to our own. A security property that kafka-python does not
+have is refused by name.
 """
 # mypy: disable-error-code="import-untyped"
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from leadline.cli.connection import MIN_TIMEOUT_S, ClusterConnection
+from leadline.cli.connection import MIN_TIMEOUT_S, ClusterConnection, read_file, settings_or_failure
 from leadline.cli.errors import Failure
 from leadline.cli.formatting import host_text
-from leadline.config.client_properties import HOSTNAME_CHECK
+from leadline.config.values import InvalidSetting
 from leadline.model import BrokerId
+from leadline.security.client_properties import JAAS, SecurityProperties
+from leadline.security.key_stores import ReadFile
 
 T = TypeVar("T")
 
 RETRY_S = 0.1
-NAMES = {
-    "client.id": "client_id",
-    "security.protocol": "security_protocol",
-    "sasl.mechanism": "sasl_mechanism",
-    "sasl.mechanisms": "sasl_mechanism",
-    "sasl.username": "sasl_plain_username",
-    "sasl.password": "sasl_plain_password",
-    "ssl.ca.location": "ssl_cafile",
-    "ssl.certificate.location": "ssl_certfile",
-    "ssl.key.location": "ssl_keyfile",
-    "ssl.key.password": "ssl_password",
-    "ssl.crl.location": "ssl_crlfile",
-}
-SECURITY = ("ssl.", "sasl.", "enable.ssl.", "enable.sasl.")
 
 
-def admin_properties(properties: Mapping[str, str]) -> dict[str, object]:
-    """Properties of librdkafka under kafka-python's names. Properties of producers and consumers are left out."""
-    translated: dict[str, object] = {}
-    for name, value in properties.items():
-        if name in NAMES:
-            translated[NAMES[name]] = value.upper() if name == "security.protocol" else value
-        elif name == HOSTNAME_CHECK:
-            translated["ssl_check_hostname"] = value.lower() != "none"
-        elif name.startswith(SECURITY):
-            raise Failure(f"{name}: this command cannot use it; it can use {', '.join(NAMES)} and {HOSTNAME_CHECK}")
+def admin_properties(properties: SecurityProperties, client_id: str, read: ReadFile) -> dict[str, object]:
+    """The properties under kafka-python's names. InvalidSetting for what it cannot do."""
+    properties.check_own()
+    translated: dict[str, object] = {"client_id": client_id, "security_protocol": properties.protocol}
+    if properties.login is not None:
+        if properties.login.by_token:
+            raise InvalidSetting(f"{JAAS}: tokenauth: this command cannot log in with a delegation token")
+        translated["sasl_mechanism"] = properties.mechanism
+        translated["sasl_plain_username"] = properties.login.username
+        translated["sasl_plain_password"] = properties.login.password.reveal_text()
+    if properties.uses_tls:
+        translated["ssl_context"] = properties.ssl_context(read)
+        translated["ssl_check_hostname"] = properties.checks_names
     return translated
 
 
@@ -68,13 +59,16 @@ def _connected_client(connection: ClusterConnection) -> Any:
 
     server = connection.answering_server
     servers = connection.servers.split(",") if server is None else f"{host_text(server.host)}:{server.port}"
+    properties = settings_or_failure(
+        lambda: admin_properties(connection.security, connection.given["client.id"], read_file)
+    )
     for timeout_s in (connection.remaining_s / 2, None):  # its first attempt may hang, and a second one succeed
         try:
             return KafkaAdminClient(
                 bootstrap_servers=servers,
                 request_timeout_ms=round(connection.remaining_s * 1000),
                 bootstrap_timeout_ms=round((timeout_s or connection.remaining_s) * 1000),
-                **admin_properties(connection.properties),
+                **properties,
             )
         except (KafkaError, ValueError, AssertionError) as error:
             if timeout_s is None or not isinstance(error, KafkaError):

@@ -60,6 +60,7 @@ class TopicMetadata(NamedTuple):
 class ClusterClient:
     def __init__(self, properties: Mapping[str, str]) -> None:
         self.servers = properties.get("bootstrap.servers", "")
+        self.properties = properties
         self.security = ClientSecurity.of(properties)
         self.timeout_s = int(properties.get("default.api.timeout.ms", 60_000)) / 1000
         self._bootstrap = list(addresses(self.servers))
@@ -160,6 +161,11 @@ class ClusterClient:
             return [self.using(connection, partial(connection.ask, request, kind)) for connection in connections]
 
         return self.retry(ask)
+
+    @property
+    def controller_id(self) -> BrokerId:
+        """Of the latest metadata."""
+        return self._controller
 
     def controller(self) -> BlockingConnection:
         """A connection to the current controller."""

@@ -2,19 +2,23 @@
 
 It blocks and sends one request at a time, in the newest version that both sides support. It receives into one buffer:
 the records of an answer are bytes of that buffer, and are valid until the next answer is received.
-Properties go by the names of Kafka's clients. Certificates and keys are PEM; SASL speaks through kafka-python.
+Properties go by the names of Kafka's clients. Logins are by PLAIN or SCRAM, delegation tokens included.
 """
-# mypy: disable-error-code="import-untyped"
 
+import secrets
 import socket
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from leadline import __version__
-from leadline.config.client_properties import HOSTNAME_CHECK, translate_login, translate_tls
 from leadline.config.values import InvalidSetting
+from leadline.security.client_properties import ClientLogin, SecurityProperties
+from leadline.security.plain import PLAIN, plain_message
+from leadline.security.scram import ScramClient, ScramClientFailed, ScramClientState
+from leadline.security.scram_credentials import RANDOM_BYTES, SCRAM_MECHANISMS, random_text
 from leadline.spark.errors import JobFailed
 from leadline.wire.apis import API_VERSIONS, APIS, UNSUPPORTED_VERSION
 from leadline.wire.classes import Message
@@ -64,27 +68,33 @@ class BrokerAddress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClientSecurity:
-    """The security settings of a client, from its properties."""
+    """How a client connects, from its properties."""
 
     client_id: str
     timeout_s: float  # of one request
-    tls: bool
+    context: ssl.SSLContext | None  # None: no TLS
     mechanism: str | None  # of SASL
-    properties: Mapping[str, str]
+    login: ClientLogin | None
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> "ClientSecurity":
-        protocol = properties.get("security.protocol", "PLAINTEXT").upper()
-        if protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
-            raise AccessRefused(f"security.protocol={protocol}: it is PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL")
-        sasl = protocol.startswith("SASL")
+        try:
+            security = SecurityProperties.of(properties)
+            security.check_own()
+            context = security.ssl_context(_read) if security.uses_tls else None
+        except InvalidSetting as error:
+            raise AccessRefused(str(error)) from None
         return cls(
             properties.get("client.id", "leadline-spark"),
             int(properties.get("request.timeout.ms", 30_000)) / 1000,
-            protocol.endswith("SSL"),
-            properties.get("sasl.mechanism", properties.get("sasl.mechanisms", "GSSAPI")).upper() if sasl else None,
-            properties,
+            context,
+            security.mechanism,
+            security.login,
         )
+
+
+def _read(path: str) -> bytes:
+    return Path(path).read_bytes()
 
 
 class BlockingConnection:
@@ -96,8 +106,8 @@ class BlockingConnection:
         self._sock = self._connected()
         try:
             self._learn_versions()
-            if access.mechanism is not None:
-                self._authenticate(access.mechanism)
+            if access.mechanism is not None and access.login is not None:
+                self._authenticate(access.mechanism, access.login)
         except BaseException:
             self.close()
             raise
@@ -143,7 +153,7 @@ class BlockingConnection:
         return min(newest, versions[-1])
 
     def _connected(self) -> socket.socket:
-        context = tls_context(self._access.properties) if self._access.tls else None
+        context = self._access.context
         try:
             sock = socket.create_connection(self.address, self._access.timeout_s)
         except OSError as error:
@@ -171,38 +181,28 @@ class BlockingConnection:
             return
         raise Unreachable(f"{self.address} has no version of ApiVersions (api {API_VERSIONS})")
 
-    def _authenticate(self, mechanism: str) -> None:
-        from kafka.errors import KafkaError
-        from kafka.net.sasl import SASL_MECHANISMS, get_sasl_mechanism
-
-        if mechanism not in SASL_MECHANISMS:
-            raise AccessRefused(f"sasl.mechanism={mechanism}: it is one of {', '.join(SASL_MECHANISMS)}")
+    def _authenticate(self, mechanism: str, login: ClientLogin) -> None:
         shaken = self.ask(SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse)
         if shaken.error_code:
             raise AccessRefused(f"sasl.mechanism={mechanism}: {self.address} has {', '.join(shaken.mechanisms)}")
-        username, password = credentials(self._access.properties)
+        if mechanism == PLAIN:
+            self._exchange(plain_message(login.username, login.password))
+            return
+        nonce = random_text(secrets.token_bytes(RANDOM_BYTES))
+        scram = ScramClient(SCRAM_MECHANISMS[mechanism], login.username, login.password, nonce, login.by_token)
+        challenge = b""
         try:
-            side = get_sasl_mechanism(mechanism)(
-                sasl_mechanism=mechanism,
-                sasl_plain_username=username,
-                sasl_plain_password=password,
-                security_protocol="SASL_SSL",
-                host=self.address.host,
-            )
-            while not side.is_done():
-                self._exchange(side)
-        except (KafkaError, ValueError, KeyError) as error:
+            while scram.state is not ScramClientState.SIGNATURE:
+                challenge = self._exchange(scram.evaluate(challenge))
+            scram.evaluate(challenge)
+        except ScramClientFailed as error:
             raise AccessRefused(f"{self.address}: {mechanism}: {error}") from None
 
-    def _exchange(self, side: "object") -> None:
-        from kafka.net.sasl.abc import SaslMechanism
-
-        assert isinstance(side, SaslMechanism)
-        request = SaslAuthenticateRequest(auth_bytes=side.auth_bytes())
-        answer = self.ask(request, SaslAuthenticateResponse)
+    def _exchange(self, message: bytes) -> bytes:
+        answer = self.ask(SaslAuthenticateRequest(auth_bytes=message), SaslAuthenticateResponse)
         if answer.error_code:
             raise AccessRefused(f"{self.address} refuses the login: {answer.error_message or 'wrong credentials'}")
-        side.receive(answer.auth_bytes)
+        return bytes(answer.auth_bytes)
 
     def _write(self, request: Message, version: int) -> None:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
@@ -238,40 +238,3 @@ class BlockingConnection:
         if isinstance(error, TimeoutError):
             return f"no answer within {self._access.timeout_s:g} s"
         return error.strerror or str(error)
-
-
-# Properties
-
-
-def credentials(properties: Mapping[str, str]) -> tuple[str, str]:
-    """User and password, under the names of Kafka's clients or of librdkafka."""
-    try:
-        login = translate_login(properties)
-    except InvalidSetting as error:
-        raise AccessRefused(str(error)) from None
-    if "sasl.username" not in login or "sasl.password" not in login:
-        raise AccessRefused("sasl.jaas.config: it must have a username and a password (PLAIN, SCRAM)")
-    return login["sasl.username"], login["sasl.password"]
-
-
-def tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:
-    try:
-        tls = translate_tls(properties)
-        context = ssl.create_default_context(cafile=tls.get("ssl.ca.location"), cadata=tls.get("ssl.ca.pem"))
-        _load_certificate(context, tls)
-    except InvalidSetting as error:
-        raise AccessRefused(str(error)) from None
-    except (OSError, ValueError) as error:
-        raise AccessRefused(f"ssl: a certificate or key cannot be read: {error}") from None
-    if tls.get(HOSTNAME_CHECK, "https").lower() == "none":
-        context.check_hostname = False
-    return context
-
-
-def _load_certificate(context: ssl.SSLContext, tls: Mapping[str, str]) -> None:
-    if "ssl.keystore.location" in tls:
-        raise AccessRefused("ssl.keystore.location: only PEM can be read: ssl.keystore.type=PEM")
-    if (certificate := tls.get("ssl.certificate.location")) is not None:
-        context.load_cert_chain(certificate, tls.get("ssl.key.location"), tls.get("ssl.key.password"))
-    elif "ssl.certificate.pem" in tls:
-        raise AccessRefused("ssl.keystore.certificate.chain: only files can be read: ssl.keystore.location")

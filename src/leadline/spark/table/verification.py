@@ -106,7 +106,7 @@ def verify(
         raise TableError(f"there is no {kind} table at {uri}")
     tps = check_topic(cluster, state.origin, uri)
     has_dead = open_table(kind, dead_uri).state() is not None
-    job = VerifyTask(dict(cluster.security.properties), kind, uri, dead_uri if has_dead else None, state.origin)
+    job = VerifyTask(dict(cluster.properties), kind, uri, dead_uri if has_dead else None, state.origin)
     ranges = ranges_of(cluster, tps, state)
     tasks = (
         [(range_,) for range_ in ranges] if state.origin.mode == "upsert" else plan(ranges, {}, min_tasks=len(ranges))

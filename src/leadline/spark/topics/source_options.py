@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 
 from leadline.config.settings import nearest
+from leadline.security.client_properties import NAMES
 from leadline.spark.errors import JobFailed
 
 
@@ -26,13 +27,7 @@ WRITE = "topic includeHeaders includeTimestamp stagingLocation checkpointLocatio
 BATCH_ONLY = "endingOffsets endingTimestamp endingOffsetsByTimestamp".split()
 STREAM_ONLY = "maxOffsetsPerTrigger minOffsetsPerTrigger maxBytesPerTrigger maxTriggerDelay".split()
 
-ACCESS = """
-    bootstrap.servers client.id security.protocol sasl.mechanism sasl.jaas.config sasl.username sasl.password
-    ssl.truststore.location ssl.truststore.type ssl.truststore.password ssl.truststore.certificates ssl.ca.location
-    ssl.keystore.location ssl.keystore.type ssl.keystore.password ssl.key.password ssl.key.location
-    ssl.certificate.location ssl.endpoint.identification.algorithm ssl.protocol ssl.enabled.protocols
-    request.timeout.ms default.api.timeout.ms
-""".split()
+ACCESS = [*NAMES, "bootstrap.servers", "client.id", "request.timeout.ms", "default.api.timeout.ms"]
 READING = "group.id isolation.level max.partition.fetch.bytes".split()
 WRITING = """
     transactional.id transaction.timeout.ms compression.type batch.size delivery.timeout.ms max.request.size acks

@@ -3,7 +3,7 @@
 import pytest
 
 from leadline.spark.client.cluster import addresses
-from leadline.spark.client.connection import AccessRefused, BrokerAddress, ClientSecurity, credentials, tls_context
+from leadline.spark.client.connection import AccessRefused, BrokerAddress, ClientSecurity
 from leadline.spark.client.failures import RequestFailed
 
 
@@ -26,21 +26,30 @@ def test_an_answer_is_told_by_its_name() -> None:
     assert not RequestFailed("orders-0", 30).retriable
 
 
+SCRAM = {"security.protocol": "sasl_ssl", "sasl.mechanism": "scram-sha-256", "request.timeout.ms": "500"}
+
+
 def test_client_security_is_read_from_settings() -> None:
-    access = ClientSecurity.of(
-        {"security.protocol": "sasl_ssl", "sasl.mechanism": "scram-sha-256", "request.timeout.ms": "500"}
-    )
-    assert (access.tls, access.mechanism, access.timeout_s) == (True, "SCRAM-SHA-256", 0.5)
+    access = ClientSecurity.of({**SCRAM, "sasl.username": "ada", "sasl.password": "x"})
+    assert access.context is not None
+    assert (access.mechanism, access.timeout_s) == ("SCRAM-SHA-256", 0.5)
+    assert access.login is not None
+    assert (access.login.username, access.login.password.reveal_text()) == ("ada", "x")
     with pytest.raises(AccessRefused, match="it is PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL"):
         ClientSecurity.of({"security.protocol": "TLS"})
 
 
-def test_credentials_are_found_in_either_clients_words() -> None:
-    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="ada" password="s=1";'
-    assert credentials({"sasl.jaas.config": jaas}) == ("ada", "s=1")
-    assert credentials({"sasl.username": "ada", "sasl.password": "x"}) == ("ada", "x")
+def test_credentials_are_found_in_a_jaas_line() -> None:
+    jaas = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="ada" password="s=1";'
+    access = ClientSecurity.of({**SCRAM, "sasl.jaas.config": jaas})
+    assert access.login is not None
+    assert (access.login.username, access.login.password.reveal_text()) == ("ada", "s=1")
 
 
 def test_hosts_are_checked_unless_told_otherwise() -> None:
-    assert tls_context({}).check_hostname
-    assert not tls_context({"ssl.endpoint.identification.algorithm": ""}).check_hostname
+    checked = ClientSecurity.of({"security.protocol": "SSL"}).context
+    unchecked = ClientSecurity.of({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": ""}).context
+    assert checked is not None
+    assert unchecked is not None
+    assert checked.check_hostname
+    assert not unchecked.check_hostname

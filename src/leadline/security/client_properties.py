@@ -1,0 +1,359 @@
+"""The security properties of a client: those of Kafka's clients, for the client libraries that commands use.
+
+Properties in, settings out; the caller reads files. Kafka has the login in a JAAS line and certificates in stores: JKS,
+PKCS12 or PEM. librdkafka has a property for each part: stores become PEM in memory files. Our own client and
+kafka-python get an SSLContext. librdkafka's names are accepted, too; if both are set, Kafka's count.
+
+    a property that does not exist, that names a Java class, or that has no effect with security.protocol is refused:
+    one error names them all
+    no error contains a password, a key or a JAAS line
+    a server's name is compared with its certificate unless ssl.endpoint.identification.algorithm is empty or `none`
+
+All clients choose the newest version of TLS that the broker has, TLS 1.2 at least. ssl.enabled.protocols narrows it for
+our own client and kafka-python; librdkafka cannot be told.
+"""
+
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from leadline.config.settings import nearest
+from leadline.config.values import InvalidSetting
+from leadline.runtime.memory_file import memory_file
+from leadline.security.jaas import LOGIN_MODULES, OAUTHBEARER_LOGIN_MODULE, check_mechanism, parse_jaas_line
+from leadline.security.key_stores import (
+    JKS,
+    PEM,
+    KeyStore,
+    KeyStoreSettings,
+    ReadFile,
+    TrustStore,
+    TrustStoreSettings,
+    load_key_store,
+    load_trust_store,
+)
+from leadline.security.secret import Secret
+from leadline.security.tls import TLS_1_2, TLS_1_3, ListenerTls, TlsSettings, key_store_pem, trust_store_pem
+
+PLAINTEXT = "PLAINTEXT"
+PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+HOSTNAME_CHECK = "ssl.endpoint.identification.algorithm"
+JAAS = "sasl.jaas.config"
+VERIFICATION = "enable.ssl.certificate.verification"
+OAUTHBEARER, GSSAPI = "OAUTHBEARER", "GSSAPI"
+MECHANISMS = (*LOGIN_MODULES, GSSAPI)
+
+KAFKA_TLS = """
+    ssl.truststore.location ssl.truststore.type ssl.truststore.password ssl.truststore.certificates
+    ssl.keystore.location ssl.keystore.type ssl.keystore.password ssl.keystore.key ssl.keystore.certificate.chain
+    ssl.key.password ssl.endpoint.identification.algorithm ssl.protocol ssl.enabled.protocols ssl.cipher.suites
+""".split()
+KAFKA_LOGIN = ["sasl.mechanism", JAAS]
+PEM_TLS = """
+    ssl.ca.location ssl.ca.pem ssl.certificate.location ssl.certificate.pem ssl.key.location ssl.key.pem
+    ssl.crl.location enable.ssl.certificate.verification
+""".split()
+PEM_LOGIN = "sasl.mechanisms sasl.username sasl.password".split()
+NAMES = ["security.protocol", *KAFKA_LOGIN, *KAFKA_TLS, *PEM_LOGIN, *PEM_TLS]  # those that every client can use
+
+# Those that librdkafka alone can use.
+LIBRDKAFKA = """
+    ssl.ca.certificate.stores ssl.curves.list ssl.engine.id ssl.engine.location ssl.providers ssl.sigalgs.list
+    https.ca.location https.ca.pem enable.sasl.oauthbearer.unsecure.jwt
+    sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
+    sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
+    sasl.oauthbearer.assertion.claim.jti.include
+    sasl.oauthbearer.assertion.claim.nbf.seconds sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file
+    sasl.oauthbearer.assertion.jwt.template.file sasl.oauthbearer.assertion.private.key.file
+    sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.private.key.pem
+    sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret
+    sasl.oauthbearer.client.id sasl.oauthbearer.client.secret sasl.oauthbearer.config sasl.oauthbearer.extensions
+    sasl.oauthbearer.grant.type sasl.oauthbearer.metadata.authentication.type sasl.oauthbearer.method
+    sasl.oauthbearer.scope sasl.oauthbearer.token.endpoint.url
+    sasl.kerberos.keytab sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.principal
+    sasl.kerberos.service.name
+""".split()
+JAVA_CLASSES = """
+    sasl.client.callback.handler.class sasl.login.callback.handler.class sasl.login.class security.providers
+    ssl.engine.factory.class ssl.keymanager.algorithm ssl.provider ssl.secure.random.implementation
+    ssl.trustmanager.algorithm
+""".split()
+OAUTH_HANDLERS = (
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
+    "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
+)
+# How long and how often Java's client tries; what it renews when. The others decide for themselves.
+IGNORED = """
+    sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor sasl.login.connect.timeout.ms
+    sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds
+    sasl.login.refresh.window.factor sasl.login.refresh.window.jitter sasl.login.retry.backoff.max.ms
+    sasl.login.retry.backoff.ms sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience
+    sasl.oauthbearer.expected.issuer sasl.oauthbearer.header.urlencode sasl.oauthbearer.jwks.endpoint.refresh.ms
+    sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
+    sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
+""".split()
+TLS_PREFIXES = ("ssl.", "enable.ssl.")
+SASL_PREFIXES = ("sasl.", "enable.sasl.")
+PREFIXES = (*TLS_PREFIXES, *SASL_PREFIXES, "security.", "https.")
+_EXISTING = {*NAMES, *LIBRDKAFKA, *JAVA_CLASSES, *IGNORED}
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLogin:
+    """Of PLAIN and SCRAM."""
+
+    username: str
+    password: Secret
+    by_token: bool = False  # the name is the id of a delegation token, the password its HMAC
+
+
+@dataclass(frozen=True, slots=True)
+class ClientStores:
+    """What a client trusts, and what it shows of itself. None: the authorities of the system; nothing."""
+
+    trust: TrustStore | None
+    key: KeyStore | None
+
+
+@dataclass(frozen=True, slots=True)
+class SecurityProperties:
+    """The security properties of a client, checked. `of` is the only way to one."""
+
+    protocol: str
+    mechanism: str | None  # None: no SASL
+    login: ClientLogin | None  # None: no SASL, or a mechanism without a password
+    oauth: Mapping[str, Secret]  # the options of OAuthBearerLoginModule
+    given: Mapping[str, str]  # the security properties as they were given
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> "SecurityProperties":
+        """InvalidSetting names every property that is wrong."""
+        given = {name: value for name, value in properties.items() if name.startswith(PREFIXES)}
+        protocol = given.get("security.protocol", PLAINTEXT).upper()
+        if protocol not in PROTOCOLS:
+            raise InvalidSetting(f"security.protocol={protocol}: it is {', '.join(PROTOCOLS[:-1])} or {PROTOCOLS[-1]}")
+        if problems := list(_problems(given, protocol)):
+            raise InvalidSetting("; ".join(problems))
+        if not protocol.startswith("SASL"):
+            return cls(protocol, None, None, {}, given)
+        mechanism = _mechanism(given)
+        return cls(protocol, mechanism, *_login(given, mechanism), given)
+
+    @property
+    def uses_tls(self) -> bool:
+        return self.protocol.endswith("SSL")
+
+    @property
+    def checks_names(self) -> bool:
+        return self.given.get(HOSTNAME_CHECK, "https").lower() not in ("", "none")
+
+    def stores(self, read: ReadFile) -> ClientStores:
+        """The stores under Kafka's names. Raises InvalidSetting."""
+        given = self.given
+        trust = TrustStoreSettings(
+            _store_type(given, "truststore", "certificates"),
+            given.get("ssl.truststore.location"),
+            None if _is_pem(given, "truststore", "certificates") else _secret(given, "ssl.truststore.password"),
+            _secret(given, "ssl.truststore.certificates"),
+        )
+        key = KeyStoreSettings(
+            _store_type(given, "keystore", "key"),
+            given.get("ssl.keystore.location"),
+            None if _is_pem(given, "keystore", "key") else _secret(given, "ssl.keystore.password"),
+            _secret(given, "ssl.key.password") if _has_store(given, "keystore") else None,
+            _secret(given, "ssl.keystore.key"),
+            _secret(given, "ssl.keystore.certificate.chain"),
+        )
+        return ClientStores(load_trust_store(trust, read), load_key_store(key, read))
+
+    # librdkafka
+
+    def librdkafka(self) -> dict[str, str]:
+        """The properties under librdkafka's names, without what is in Kafka's stores."""
+        if self.login is not None and self.login.by_token:
+            raise InvalidSetting(f"{JAAS}: tokenauth: librdkafka cannot log in with a delegation token")
+        translated = {
+            name: value
+            for name, value in self.given.items()
+            if name in PEM_TLS or name in LIBRDKAFKA or name == "security.protocol"
+        }
+        if self.mechanism is not None:
+            translated["sasl.mechanism"] = self.mechanism
+        if self.login is not None:
+            translated["sasl.username"] = self.login.username
+            translated["sasl.password"] = self.login.password.reveal_text()
+        if self.oauth:
+            translated |= _librdkafka_oauth(self.oauth)
+        if HOSTNAME_CHECK in self.given:
+            translated[HOSTNAME_CHECK] = "https" if self.checks_names else "none"
+        if suites := self.given.get("ssl.cipher.suites"):
+            translated["ssl.cipher.suites"] = ":".join(self._openssl_ciphers(suites))
+        if "ssl.key.password" in self.given and not _has_store(self.given, "keystore"):
+            translated["ssl.key.password"] = self.given["ssl.key.password"]
+        return translated
+
+    def _openssl_ciphers(self, suites: str) -> list[str]:
+        """IANA's names, as Kafka has them; what is none stays, for OpenSSL."""
+        names = suites.replace(":", ",").split(",")
+        iana = tuple(name.strip() for name in names if name.strip().startswith(("TLS_", "SSL_")))
+        others = [name.strip() for name in names if name.strip() and name.strip() not in iana]
+        return [*TlsSettings(cipher_suites=iana).openssl_ciphers(), *others]
+
+    # Our own client, and kafka-python
+
+    def check_own(self) -> None:
+        """InvalidSetting for what neither our own client nor kafka-python can do."""
+        unusable = sorted(self.given.keys() & {*LIBRDKAFKA})
+        if unusable:
+            raise InvalidSetting(f"{', '.join(unusable)}: this command cannot use it; it can use {', '.join(NAMES)}")
+        if self.mechanism in (OAUTHBEARER, GSSAPI):
+            raise InvalidSetting(
+                f"sasl.mechanism={self.mechanism}: this command has PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"
+            )
+
+    def ssl_context(self, read: ReadFile) -> ssl.SSLContext:
+        """Raises InvalidSetting."""
+        stores = self.stores(read)
+        trust = stores.trust or load_trust_store(self._pem_trust(), read)
+        own = TlsSettings(
+            enabled_protocols=self._enabled_protocols(),
+            cipher_suites=tuple(filter(None, (name.strip() for name in self._iana_suites()))),
+            endpoint_identification_algorithm="https" if self.checks_names else "",
+        )
+        context = ListenerTls(own, stores.key, trust).client_context
+        try:
+            _load_pem(context, self.given)
+        except (OSError, ValueError) as error:
+            raise InvalidSetting(f"a certificate or key cannot be read: {_reason(error)}") from None
+        if self.given.get(VERIFICATION, "true").lower() == "false":
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context
+
+    def _pem_trust(self) -> TrustStoreSettings:
+        certificates = _secret(self.given, "ssl.ca.pem")
+        return TrustStoreSettings(PEM, self.given.get("ssl.ca.location"), certificates=certificates)
+
+    def _iana_suites(self) -> list[str]:
+        return self.given.get("ssl.cipher.suites", "").split(",")
+
+    def _enabled_protocols(self) -> tuple[str, ...]:
+        """Older versions than TLS 1.2 stand in many files, and are left out."""
+        named = {name.strip() for name in self.given.get("ssl.enabled.protocols", "").split(",")}
+        return tuple(name for name in (TLS_1_2, TLS_1_3) if name in named) or (TLS_1_2, TLS_1_3)
+
+
+@contextmanager
+def librdkafka_stores(stores: ClientStores) -> Iterator[dict[str, str]]:
+    """Properties that name memory files with these stores. librdkafka reads them when a client is created."""
+    with ExitStack() as files:
+        paths: dict[str, str] = {}
+        if stores.trust is not None:
+            paths["ssl.ca.location"] = files.enter_context(memory_file(trust_store_pem(stores.trust)))
+        if stores.key is not None:
+            path = files.enter_context(memory_file(key_store_pem(stores.key)))
+            paths |= {"ssl.certificate.location": path, "ssl.key.location": path}
+        yield paths
+
+
+# Checks
+
+
+def _problems(given: Mapping[str, str], protocol: str) -> Iterator[str]:
+    unknown = sorted(given.keys() - _EXISTING)
+    if unknown:
+        yield f"there is no property {', '.join(f'{name}{nearest(name, _EXISTING)}' for name in unknown)}"
+    classes = sorted(name for name in given.keys() & {*JAVA_CLASSES} if not _is_oauth_handler(given, name))
+    if classes:
+        yield f"{', '.join(classes)}: classes and providers of Java cannot be used here"
+    for prefixes, part, others in ((TLS_PREFIXES, "SSL", "SSL or SASL_SSL"), (SASL_PREFIXES, "SASL", "SASL_SSL")):
+        idle = sorted(name for name in given.keys() - {*unknown, *classes} if name.startswith(prefixes))
+        if idle and not (protocol.endswith(part) if part == "SSL" else protocol.startswith(part)):
+            verb = "has" if len(idle) == 1 else "have"
+            yield f"{', '.join(idle)} {verb} no effect with security.protocol={protocol}: set it to {others}"
+
+
+def _is_oauth_handler(given: Mapping[str, str], name: str) -> bool:
+    return name == "sasl.login.callback.handler.class" and given[name] in OAUTH_HANDLERS
+
+
+def _mechanism(given: Mapping[str, str]) -> str:
+    mechanism = given.get("sasl.mechanism", given.get("sasl.mechanisms", "")).upper()
+    if not mechanism:
+        raise InvalidSetting(f"sasl.mechanism is missing: it is {', '.join(MECHANISMS[:-1])} or {MECHANISMS[-1]}")
+    if mechanism not in MECHANISMS:
+        raise InvalidSetting(f"sasl.mechanism={mechanism}: it is {', '.join(MECHANISMS[:-1])} or {MECHANISMS[-1]}")
+    return mechanism
+
+
+def _login(given: Mapping[str, str], mechanism: str) -> tuple[ClientLogin | None, Mapping[str, Secret]]:
+    line = given.get(JAAS)
+    if mechanism == GSSAPI:
+        if line is not None:
+            raise InvalidSetting(f"{JAAS}: of GSSAPI it cannot be used here; librdkafka has sasl.kerberos.*")
+        return None, {}
+    if line is None:
+        if mechanism == OAUTHBEARER:
+            return None, {}
+        if missing := [name for name in ("sasl.username", "sasl.password") if name not in given]:
+            raise InvalidSetting(f"{JAAS} is missing, or {' and '.join(missing)}: {mechanism} needs a user")
+        return ClientLogin(given["sasl.username"], Secret.of(given["sasl.password"])), {}
+    module = parse_jaas_line(JAAS, Secret.of(line))
+    check_mechanism(JAAS, mechanism, module)
+    if module.name == OAUTHBEARER_LOGIN_MODULE:
+        return None, module.options
+    if missing := [name for name in ("username", "password") if name not in module.options]:
+        raise InvalidSetting(f"{JAAS}: {' and '.join(missing)} missing: {mechanism} needs a username and a password")
+    by_token = "tokenauth" in module.options and module.options["tokenauth"].reveal_text().lower() == "true"
+    return ClientLogin(module.options["username"].reveal_text(), module.options["password"], by_token), {}
+
+
+def _librdkafka_oauth(options: Mapping[str, Secret]) -> dict[str, str]:
+    names = {
+        "clientId": "sasl.oauthbearer.client.id",
+        "clientSecret": "sasl.oauthbearer.client.secret",
+        "scope": "sasl.oauthbearer.scope",
+    }
+    unusable = sorted(options.keys() - names.keys())
+    if unusable:
+        raise InvalidSetting(f"{JAAS}: {', '.join(unusable)}: of OAUTHBEARER only {', '.join(names)} can be used here")
+    return {"sasl.oauthbearer.method": "oidc"} | {names[name]: value.reveal_text() for name, value in options.items()}
+
+
+# Stores
+
+
+def _has_store(given: Mapping[str, str], store: str) -> bool:
+    return any(name.startswith(f"ssl.{store}.") for name in given)
+
+
+def _store_type(given: Mapping[str, str], store: str, inline: str) -> str:
+    """Kafka's default is JKS. What is written into the property itself can only be PEM."""
+    default = PEM if f"ssl.{store}.{inline}" in given else JKS
+    return given.get(f"ssl.{store}.type", default).upper()
+
+
+def _is_pem(given: Mapping[str, str], store: str, inline: str) -> bool:
+    return _store_type(given, store, inline) == PEM
+
+
+def _secret(given: Mapping[str, str], name: str) -> Secret | None:
+    return Secret.of(given[name]) if name in given else None
+
+
+def _load_pem(context: ssl.SSLContext, given: Mapping[str, str]) -> None:
+    """The key, the certificate and what is revoked, under librdkafka's names."""
+    if "ssl.crl.location" in given:
+        context.load_verify_locations(given["ssl.crl.location"])
+        context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
+    if "ssl.certificate.location" in given:
+        key = given.get("ssl.key.location")
+        context.load_cert_chain(given["ssl.certificate.location"], key, given.get("ssl.key.password") or "")
+    elif "ssl.certificate.pem" in given:
+        pem = f"{given.get('ssl.key.pem', '')}\n{given['ssl.certificate.pem']}\n"
+        with memory_file(pem.encode()) as path:
+            context.load_cert_chain(path, password=given.get("ssl.key.password") or "")
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "reason", None) or getattr(error, "strerror", None) or "no certificate or key")
