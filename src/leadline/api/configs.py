@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from leadline.api.context import Context
 from leadline.api.explanations import explanations
-from leadline.config.alter import AlterConfigOp, ConfigChange, NotAList, altered_broker, altered_topic
+from leadline.config.alter import AlterConfigOp, ConfigChange, NotApplicable, altered_broker, altered_topic
 from leadline.config.describe import (
     ConfigEntry,
     ConfigSource,
@@ -205,7 +205,7 @@ async def _alter(resource: Resource, edit: ConfigEdit, ctx: Context) -> tuple[in
         change = _alter_topic if resource.type == TOPIC else _alter_broker
         await change(resource, edit, ctx)
     except InvalidSetting as error:
-        is_config = resource.type == TOPIC or isinstance(error, NotAList)
+        is_config = resource.type == TOPIC or isinstance(error, NotApplicable)
         return InvalidConfig.code if is_config else InvalidRequest.code, str(error)
     except WireError as error:
         return error.code, str(error)
@@ -242,10 +242,12 @@ async def _alter_broker(resource: Resource, edit: ConfigEdit, ctx: Context) -> N
             layers = replace(layers, dynamic_default={}) if for_all else replace(layers, dynamic_broker={})
         after, _ = altered_broker(layers, changes, for_all=for_all)
         if not for_all and any(name.startswith("listener.name.") for name in after):
-            ctx.services.check_stores(replace(layers, dynamic_broker=after).settings())
+            ctx.services.check_security(replace(layers, dynamic_broker=after).settings())
         return after
 
     altered()  # raises what is wrong with it; as in Kafka, to anybody
     resource.check_access(ctx)
     if not edit.only_check:
+        if not for_all:
+            ctx.services.read_stores_again()
         await ctx.services.cluster.alter_broker_config(altered, of_all=for_all)

@@ -64,7 +64,8 @@ class Services:
     peer_monitor: PeerMonitor | None = None  # None: a single node
     client_configs: QuotaStore | None = None  # the settings of users, client ids and addresses
     scram_users: ScramUserCredentials = field(default_factory=ScramUserCredentials)
-    check_stores: Callable[[BrokerSettings], object] = lambda settings: None  # raises InvalidSetting
+    check_security: Callable[[BrokerSettings], None] = lambda settings: None  # of listeners; raises InvalidSetting
+    read_stores_again: Callable[[], None] = lambda: None  # key and trust stores of listeners; raises NotApplicable
     acls: AclStore | None = None  # None: there is no authorizer, and all requests are allowed
     audit: AuditLog = field(default_factory=AuditLog)
 

@@ -20,7 +20,7 @@ from leadline.broker.listener_security import Credentials, ListenerSecurities, d
 from leadline.broker.net import Net
 from leadline.broker.ports import Ports
 from leadline.broker.presence import Presence
-from leadline.broker.reconfiguration import Reconfiguration, limits_of, topic_config
+from leadline.broker.reconfiguration import Reconfiguration, limits_of, load_dynamic_settings, topic_config
 from leadline.broker.requests import Requests
 from leadline.cluster.dynamic_configs import DynamicConfigs
 from leadline.cluster.failure_detector import silence_s
@@ -57,6 +57,7 @@ from leadline.runtime.network import host_name
 from leadline.runtime.ports import raise_descriptor_limit
 from leadline.security.client_quotas import ClientQuotas
 from leadline.security.connection_rates import ConnectionRates
+from leadline.security.dynamic_passwords import DynamicPasswords
 from leadline.security.quota_store import QuotaStore
 from leadline.security.scram_users import ScramUserCredentials
 
@@ -72,6 +73,7 @@ class Broker:
     metadata: MetadataCache
     configs: DynamicConfigs
     client_configs: QuotaStore
+    securities: ListenerSecurities
     replicas: Replicas
     controller: Controller
     peers: Peers
@@ -93,7 +95,7 @@ class Broker:
         super_users_of(settings.broker)  # raises, before anything is opened, if it is no list of principals
         self.upkeep = LogTasks(self.dirs)
         self._credentials = Credentials(ScramUserCredentials(), self.chance)
-        self.securities = ListenerSecurities(settings, self._credentials, partial(read_file, self.files))
+        self._passwords = DynamicPasswords.of(settings.broker, self.chance.secret_bytes)
         self.failed = asyncio.Event()  # no log directory is left
         self.addresses: dict[str, Endpoint] = {}  # where it listens, by listener
         self._running = AsyncExitStack()
@@ -108,6 +110,10 @@ class Broker:
             self.tree = await self.ports.open_tree(self.settings.broker, directory, self.clock)
             stack.push_async_callback(self.tree.close)
             identity = await self._identity()
+            self.configs = DynamicConfigs(self.tree, identity.broker, self.clock, self._passwords)
+            await load_dynamic_settings(self.settings, self.configs)
+            read = partial(read_file, self.files)
+            self.securities = ListenerSecurities(self.settings.current, self._credentials, read)
             self._credentials.decoy_key = decoy_key(identity.cluster_id, self.settings.current)
             logins = Logins(self.clock, self.files.read_into, self.securities.by_listener)
             self.net = Net(limits_of(self.settings.current), self.ports.network, self.clock.monotonic_s, logins)
@@ -197,7 +203,6 @@ class Broker:
         brokers = InterBroker(settings, identity.broker, self.ports.network)
         me = BrokerInfo(identity.broker, self.advertised, settings.broker.broker_rack)
         self.metadata = MetadataCache(me, identity.cluster_id)
-        self.configs = DynamicConfigs(self.tree, me.id, self.clock)
         rates = ConnectionRates(self.addresses, settings.listeners.inter_broker.name)
         self.client_configs = QuotaStore(self.tree, ClientQuotas(), rates, self.clock)
         self.client_configs.on_change.append(self._credentials.users.put)
@@ -233,7 +238,8 @@ class Broker:
             peer_monitor=monitor,
             client_configs=self.client_configs,
             scram_users=self._credentials.users,
-            check_stores=self.securities.reloaded,
+            check_security=self.securities.check,
+            read_stores_again=self.securities.read_again,
             acls=acl_store(settings.broker, self.tree, self.clock, self.chance),
         )
         self.requests = Requests(self.services, self.clock.monotonic_s)

@@ -14,6 +14,7 @@ from functools import partial
 
 from leadline.api import api_versions_response
 from leadline.broker.authentication import ListenerSecurity
+from leadline.config.alter import NotApplicable
 from leadline.config.broker import BrokerSettings
 from leadline.config.listeners import Listener, SecurityProtocol
 from leadline.config.security import JAAS, SecurityConfig
@@ -79,17 +80,50 @@ class ListenerSecurities:
             max_receive_bytes=config.sasl_server_max_receive_size,
         )
 
-    def reloaded(self, settings: BrokerSettings) -> dict[str, ListenerTls]:
-        """Key and trust stores as these settings name them, read again. Raises InvalidSetting; nothing changes yet."""
+    def check(self, settings: BrokerSettings) -> None:
+        """Whether listeners could be protected as these settings say. Raises InvalidSetting; nothing changes."""
+        self.changed_stores(settings)
+        try:
+            for name, security in self.by_listener.items():
+                if security.sasl is not None:
+                    listener = settings.listeners.named(name)
+                    _sasl(listener, settings.of_listener(name), settings, self._credentials)
+        except InvalidSetting as error:
+            raise NotApplicable(str(error)) from None
+
+    def changed_stores(self, settings: BrokerSettings) -> dict[str, ListenerTls]:
+        """The stores of listeners for which these settings name others than now. Raises InvalidSetting."""
+        named = {name: _tls_settings(settings.listeners.named(name), settings) for name in self._tls}
         return {
-            name: tls.reloaded(_tls_settings(settings.listeners.named(name), settings), self._read)
+            name: tls.reloaded(named[name], self._read)
             for name, tls in self._tls.items()
+            if tls.settings != named[name]
         }
 
-    def use(self, reloaded: dict[str, ListenerTls]) -> None:
+    def read_again(self) -> None:
+        """Reads all files again, since certificates are renewed in place. Raises NotApplicable; nothing changes then.
+
+        A file that is gone changes nothing, as in Kafka.
+        """
+        present = {name: tls for name, tls in self._tls.items() if all(map(self._is_there, tls.settings.locations))}
+        try:
+            self.use({name: tls.reloaded(tls.settings, self._read) for name, tls in present.items()})
+        except InvalidSetting as error:
+            raise NotApplicable(str(error)) from None
+
+    def _is_there(self, location: str) -> bool:
+        try:
+            self._read(location)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            pass  # loading the store says why
+        return True
+
+    def use(self, stores: Mapping[str, ListenerTls]) -> None:
         """New connections get them; those that are there keep theirs. Nothing else can change on a listener."""
-        self._tls = reloaded
-        for name, tls in reloaded.items():
+        self._tls |= stores
+        for name, tls in stores.items():
             self.by_listener[name].tls = tls.server_context
 
 

@@ -43,6 +43,19 @@ def topic_config(settings: LiveSettings, overrides: Mapping[str, str] | None, to
     return config
 
 
+async def load_dynamic_settings(settings: LiveSettings, configs: DynamicConfigs) -> None:
+    """Before anything is built by the settings: what tools or earlier runs wrote for this broker holds from the start.
+
+    Raises InvalidSetting.
+    """
+    await configs.load()
+    if configs.broker or configs.default:
+        try:
+            settings.replace(settings.layers(configs.default, configs.broker).settings())
+        except InvalidSetting as error:
+            raise InvalidSetting(f"{error} (set for running brokers, so with kafka-configs)") from None
+
+
 class Reconfiguration:
     """`await start()` reads the dynamic settings before any log is opened, and follows their changes."""
 
@@ -63,10 +76,7 @@ class Reconfiguration:
         await self._configs.start()
         await self._configs.of_topics(await tree.children(znodes.TOPICS) or [])
         if self._configs.broker or self._configs.default:
-            try:
-                self._reconfigure()
-            except InvalidSetting as error:
-                raise InvalidSetting(f"{error} (set for running brokers, so with kafka-configs)") from None
+            self._reconfigure()
         self._configs.on_change.append(self._changed)
 
     def _changed(self, kind: str, name: str) -> None:
@@ -84,7 +94,7 @@ class Reconfiguration:
         merged = self._settings.layers(self._configs.default, self._configs.broker).merged()
         changed = broker_settings(merged)
         check_listeners(self._settings.current, changed)
-        limits, stores = limits_of(changed), self._securities.reloaded(changed)
+        limits, stores = limits_of(changed), self._securities.changed_stores(changed)
         self._settings.replace(changed)
         self._securities.use(stores)
         self._dirs.reconfigure(changed.storage)

@@ -2,6 +2,8 @@
 
 A change is written together with a notification, a node under /config/changes, which makes all brokers read the
 settings again. At the broker that writes, a change holds when the call returns.
+
+Passwords of brokers are encoded in the tree, and plain here (`security/dynamic_passwords.py`).
 """
 
 import asyncio
@@ -15,6 +17,7 @@ from leadline.coordination.node_json import MalformedNode
 from leadline.coordination.tree import BadVersion, Create, NodeExists, Operation, SetData, Tree
 from leadline.model import BrokerId
 from leadline.runtime.ports import Time
+from leadline.security.dynamic_passwords import DynamicPasswords
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +28,9 @@ TOPICS, BROKERS = "topics", "brokers"
 class DynamicConfigs:
     """`await start()`; then `topics` has the topics read so far, and `on_change` is called for each change."""
 
-    def __init__(self, tree: Tree, me: BrokerId, clock: Time) -> None:
+    def __init__(self, tree: Tree, me: BrokerId, clock: Time, passwords: DynamicPasswords | None = None) -> None:
         self.tree, self.me = tree, me
+        self._passwords = passwords or DynamicPasswords()
         self.topics: dict[str, dict[str, str]] = {}  # overrides by topic, of the topics read so far
         self.unreadable: set[str] = set()  # topics whose settings cannot be read
         self.broker: dict[str, str] = {}  # of this broker
@@ -39,8 +43,26 @@ class DynamicConfigs:
 
     async def start(self) -> None:
         await self._notifications.start()
-        for entity in (str(self.me), znodes.DEFAULT_ENTITY):
-            await self._read(BROKERS, entity)
+        await self._read_brokers()
+
+    async def load(self) -> None:
+        """Reads the settings of this broker and of all. Passwords of an old secret are encoded anew before."""
+        await self._reencode()
+        await self._read_brokers()
+
+    async def _reencode(self) -> None:
+        path = znodes.config_path(BROKERS, str(self.me))
+        while (node := await self.tree.get(path)) is not None:
+            try:
+                reencoded = self._passwords.reencoded(znodes.decode_config(path, node.data))
+            except MalformedNode:
+                return  # reading it says so
+            if reencoded is None:
+                return
+            with suppress(BadVersion):  # a tool wrote first: read again
+                await self.tree.set(path, znodes.encode_config(reencoded), node.version)
+                log.info("the passwords of broker %s are now encoded with password.encoder.secret", self.me)
+                return
 
     async def stop(self) -> None:
         await self._notifications.stop()
@@ -73,7 +95,10 @@ class DynamicConfigs:
         while True:
             node = await self.tree.get(path)
             config = altered({} if node is None else znodes.decode_config(path, node.data))
-            data = znodes.encode_config(config)
+            stored = config
+            if kind == BROKERS:
+                stored = self._passwords.encoded(config, of_all=name == znodes.DEFAULT_ENTITY)
+            data = znodes.encode_config(stored)
             change: Operation = Create(path, data) if node is None else SetData(path, data, node.version)
             with suppress(BadVersion, NodeExists):  # another broker wrote first: read again
                 await self.tree.multi([change, notification])
@@ -84,12 +109,19 @@ class DynamicConfigs:
         path = znodes.config_path(kind, name)
         node = await self.tree.get(path)
         try:
-            self._put(kind, name, {} if node is None else znodes.decode_config(path, node.data))
+            config = {} if node is None else znodes.decode_config(path, node.data)
+            self._put(kind, name, config if kind == TOPICS else self._decoded(name, config))
         except MalformedNode as error:
             log.error("the settings of %s %s cannot be read, so the defaults hold: %s", kind, name, error)
             if kind == TOPICS:
                 self.unreadable.add(name)
             self._put(kind, name, {})
+
+    def _decoded(self, name: str, config: dict[str, str]) -> dict[str, str]:
+        decoded = self._passwords.decoded(config)
+        for password in decoded.unreadable:
+            log.error("%s of brokers %s cannot be decoded with password.encoder.secret, and is ignored", password, name)
+        return decoded.config
 
     def _put(self, kind: str, name: str, config: dict[str, str]) -> None:
         if kind == TOPICS:
@@ -106,9 +138,12 @@ class DynamicConfigs:
 
     # Changes by other brokers
 
-    async def _read_everything(self) -> None:
+    async def _read_brokers(self) -> None:
         for entity in (str(self.me), znodes.DEFAULT_ENTITY):
             await self._read(BROKERS, entity)
+
+    async def _read_everything(self) -> None:
+        await self._read_brokers()
         await asyncio.gather(*(self._read(TOPICS, name) for name in list(self.topics)))
 
     async def _notified(self, path: str, data: bytes) -> None:

@@ -1,7 +1,7 @@
 """The changes of AlterConfigs and IncrementalAlterConfigs: their result, and whether they are allowed.
 
 A change that is not allowed raises InvalidSetting. As in Kafka, that is INVALID_CONFIG for a topic and INVALID_REQUEST
-for a broker. NotAList is INVALID_CONFIG for both.
+for a broker. NotApplicable is INVALID_CONFIG for both.
 
 Pure: properties in, properties out.
 """
@@ -35,7 +35,11 @@ _THREADS = (
 )
 
 
-class NotAList(InvalidSetting):
+class NotApplicable(InvalidSetting):
+    """A change that is well-formed, but cannot be carried out."""
+
+
+class NotAList(NotApplicable):
     """APPEND or SUBTRACT on a setting that is not a list."""
 
 
@@ -80,7 +84,7 @@ def _list_changed(change: ConfigChange, current: str | None, value: str, rows: M
         raise InvalidSetting(f"unknown setting {change.name}{nearest(change.name, rows)}")
     if row.kind is not ConfigType.LIST:
         verb = "added to" if change.op is AlterConfigOp.APPEND else "removed from"
-        raise NotAList(f"{change.name}={value}: nothing can be {verb} it: it is not a list")
+        raise NotAList(f"{change.name}={_shown(row, value)}: nothing can be {verb} it: it is not a list")
     before = (current if current is not None else row.default_text) or ""
     parts = before.split(",") if before else []
     if change.op is AlterConfigOp.APPEND:
@@ -135,8 +139,6 @@ def _check_dynamic(name: str, text: str, for_all: bool) -> None:
     per_broker = row.name not in _CLUSTER_WIDE_OF_LISTENERS if of_listener else row.mode is Mode.PER_BROKER
     if for_all and per_broker:
         raise InvalidSetting(f"{name}={_shown(row, text)}: must be set for each broker separately")
-    if row.sensitive:
-        raise InvalidSetting(f"{name}=[hidden]: not supported: set passwords in server.properties")
     row.read(text)
 
 

@@ -25,6 +25,7 @@ from leadline.config.settings import Importance, Mode, SettingRow, Support, near
 from leadline.config.storage import StorageConfig
 from leadline.config.topic import LogConfig
 from leadline.config.values import LONG_MAX, ConfigType, InvalidSetting, Value, write
+from leadline.config.zookeeper import ZooKeeperConfig
 
 INT, STRING = ConfigType.INT, ConfigType.STRING
 HIGH = Importance.HIGH
@@ -48,7 +49,14 @@ _NOT_SUPPORTED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig(
-    StorageConfig, ClusterConfig, NetworkConfig, SecurityConfig, ReplicationConfig, CoordinatorConfig, AuthorizerConfig
+    StorageConfig,
+    ClusterConfig,
+    ZooKeeperConfig,
+    NetworkConfig,
+    SecurityConfig,
+    ReplicationConfig,
+    CoordinatorConfig,
+    AuthorizerConfig,
 ):
     """The settings of a broker that are obeyed, without the defaults of topics: those are a LogConfig."""
 

@@ -1,4 +1,4 @@
-"""The settings that make a broker a member of a cluster: its id, its ZooKeeper, the topics it creates, its quotas.
+"""The settings that make a broker a member of a cluster: its id, the topics it creates, its quotas.
 
 Pure: a table.
 """
@@ -15,7 +15,7 @@ HIGH, LOW = Importance.HIGH, Importance.LOW
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ClusterConfig(Settings):
-    """The broker's identity, its ZooKeeper, and its part in the cluster."""
+    """The broker's identity, and its part in the cluster."""
 
     __slots__ = ()
 
@@ -24,26 +24,6 @@ class ClusterConfig(Settings):
     broker_id_generation_enable: bool = setting(True, BOOLEAN, "whether a broker without an id gets a generated one")
     reserved_broker_max_id: int = setting(1000, INT, "the highest id that is not generated", at_least(0))
     broker_rack: str | None = setting(None, STRING, "rack of the broker; replicas are spread over racks")
-
-    zookeeper_connect: str | None = setting(
-        None,
-        STRING,
-        "hosts of ZooKeeper and the root path; not set: a single node without ZooKeeper",
-        importance=HIGH,
-    )
-    zookeeper_session_timeout_ms: int = setting(
-        18_000, INT, "how long ZooKeeper waits for a silent broker before it ends its session", importance=HIGH
-    )
-    zookeeper_connection_timeout_ms: int = setting(
-        18_000,
-        INT,
-        "how long the first connection to ZooKeeper may take; unset: zookeeper.session.timeout.ms",
-        importance=HIGH,
-        declared=None,
-    )
-    zookeeper_max_in_flight_requests: int = setting(
-        10, INT, "how many requests to ZooKeeper may be unanswered at a time", at_least(1), importance=HIGH
-    )
 
     num_partitions: int = setting(1, INT, "partitions of a topic that is created without a number", at_least(1))
     default_replication_factor: int = setting(1, INT, "replicas of a topic that is created without a number")

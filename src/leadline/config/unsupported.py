@@ -303,14 +303,3 @@ def _java_tls() -> Iterator[SettingRow]:
     yield row(
         "ssl.secure.random.implementation", STRING, None, "the source of randomness", importance=LOW, mode=PER_BROKER
     )
-    row = accepted("passwords do not change while the broker runs")
-    yield row("password.encoder.secret", PASSWORD, None, "the secret that encrypts passwords in ZooKeeper")
-    yield row("password.encoder.old.secret", PASSWORD, None, "the previous secret")
-    yield row(
-        "password.encoder.keyfactory.algorithm", STRING, None, "how the key is derived from the secret", importance=LOW
-    )
-    yield row("password.encoder.cipher.algorithm", STRING, "AES/CBC/PKCS5Padding", "the cipher", importance=LOW)
-    yield row("password.encoder.key.length", INT, 128, "bits of its key", at_least(8), importance=LOW)
-    yield row(
-        "password.encoder.iterations", INT, 4096, "iterations that derive the key", at_least(1024), importance=LOW
-    )

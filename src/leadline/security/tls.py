@@ -84,6 +84,11 @@ class TlsSettings:
         """OpenSSL's names of the suites for TLS 1.2; none: its own choice. Raises InvalidSetting."""
         return _protocols_and_ciphers(self)[1]
 
+    @property
+    def locations(self) -> list[str]:
+        """The files of its stores."""
+        return [path for path in (self.key_store.location, self.trust_store.location) if path is not None]
+
 
 def client_auth_of(security_protocol: str, broker_wide: str, listeners_own: str | None) -> str:
     """ssl.client.auth of a listener: on SASL_SSL only the listener's own setting counts."""

@@ -1,8 +1,6 @@
 """How listeners are protected, from their settings: what stops a start, and what changes while a broker runs."""
 
-import asyncio
 import os
-import ssl
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +8,6 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from leadline.broker.authentication import ListenerSecurity
-from leadline.broker.broker import Broker
 from leadline.broker.listener_security import Credentials, ListenerSecurities, decoy_key, principal_of
 from leadline.config.broker import broker_settings
 from leadline.config.values import InvalidSetting
@@ -153,16 +150,27 @@ def tls_settings(tmp_path: Path) -> dict[str, str]:
 
 
 def test_stores_are_read_again_and_new_connections_get_them(tmp_path: Path) -> None:
+    listeners = securities(**tls_settings(tmp_path))
+    before = listeners.by_listener["SSL"].tls
+    write(tmp_path / "server.pem", authority().issue("localhost"), 5)
+    assert listeners.by_listener["SSL"].tls is before
+    listeners.read_again()
+    assert listeners.by_listener["SSL"].tls is not before
+
+
+def test_only_listeners_whose_settings_change_get_other_stores(tmp_path: Path) -> None:
     settings = tls_settings(tmp_path)
     listeners = securities(**settings)
     before = listeners.by_listener["SSL"].tls
-    write(tmp_path / "server.pem", authority().issue("localhost"), 5)
     properties = {name.replace("__", "."): text for name, text in settings.items()}
     properties["listeners"] = f"PLAINTEXT://:9092,{properties['listeners']}"
-    reloaded = listeners.reloaded(broker_settings(properties))
+    assert listeners.changed_stores(broker_settings(properties)) == {}
+    write(tmp_path / "other.pem", authority().issue("localhost"))
+    properties["listener.name.ssl.ssl.keystore.location"] = str(tmp_path / "other.pem")
+    stores = listeners.changed_stores(broker_settings(properties))
     assert listeners.by_listener["SSL"].tls is before
-    listeners.use(reloaded)
-    assert listeners.by_listener["SSL"].tls is not before
+    listeners.use(stores)
+    assert listeners.by_listener["SSL"].tls is stores["SSL"].server_context
 
 
 @pytest.mark.parametrize(
@@ -175,44 +183,12 @@ def test_stores_are_read_again_and_new_connections_get_them(tmp_path: Path) -> N
 def test_a_store_that_does_not_fit_changes_nothing(
     tmp_path: Path, identity: Callable[[], Identity | None], message: str
 ) -> None:
-    settings = tls_settings(tmp_path)
-    listeners = securities(**settings)
+    listeners = securities(**tls_settings(tmp_path))
+    before = listeners.by_listener["SSL"].tls
     if (successor := identity()) is None:
         (tmp_path / "server.pem").write_text("no key")
     else:
         write(tmp_path / "server.pem", successor, 5)
-    properties = {name.replace("__", "."): text for name, text in settings.items()}
-    properties["listeners"] = f"PLAINTEXT://:9092,{properties['listeners']}"
     with pytest.raises(InvalidSetting, match=message):
-        listeners.reloaded(broker_settings(properties))
-
-
-def test_a_running_broker_rotates_its_certificate(tmp_path: Path) -> None:
-    """As kafka-configs asks for it: by setting the location again."""
-    settings = {name.replace("__", "."): text for name, text in tls_settings(tmp_path).items()}
-    settings |= {"listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0", "log.dirs": str(tmp_path / "data")}
-    location = str(tmp_path / "server.pem")
-
-    async def shown(broker: Broker) -> bytes:
-        context = ssl.create_default_context(cadata=authority().pem)
-        port = broker.addresses["SSL"].port
-        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="localhost")
-        certificate: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
-        writer.close()
-        return certificate
-
-    async def main() -> None:
-        broker = Broker(broker_settings(settings))
-        await broker.start()
-        try:
-            before = await shown(broker)
-            write(tmp_path / "server.pem", authority().issue("localhost"), 5)
-            assert await shown(broker) == before
-            await broker.configs.alter_broker(
-                lambda: {"listener.name.ssl.ssl.keystore.location": location}, of_all=False
-            )
-            assert await shown(broker) != before
-        finally:
-            await broker.stop()
-
-    asyncio.run(main())
+        listeners.read_again()
+    assert listeners.by_listener["SSL"].tls is before

@@ -90,10 +90,8 @@ def test_a_broker_is_told_what_means_nothing() -> None:
         ({"num.partitions": "2"}, r"num\.partitions=2: cannot change while the broker runs"),
         ({"log.retention.ms": "0"}, "must be -1 or at least 1"),
         ({"ssl.keystore.location": "/x"}, r"can change only as listener\.name\.<listener>\.ssl\.keystore\.location"),
-        (
-            {"listener.name.ssl.ssl.key.password": "x"},
-            r"=\[hidden\]: not supported: set passwords in server\.properties",
-        ),
+        ({"ssl.key.password": "x"}, r"ssl\.key\.password=\[hidden\]: can change only as listener\.name"),
+        ({"password.encoder.secret": "x"}, r"=\[hidden\]: cannot change while the broker runs"),
         ({"num.replica.fetchers": "3"}, "must be between 1 and 2, half and double of the current value"),
         ({"follower.replication.throttled.rate": "-1"}, "must be at least 0"),
         ({"listener.security.protocol.map": "PLAINTEXT:SSL"}, "listeners cannot change while the broker runs"),
