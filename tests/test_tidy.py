@@ -145,9 +145,9 @@ def impurities(modules: Iterable[Module]) -> list[str]:
         says_so = any(line.startswith("Pure:") for line in module.docstring.splitlines())
         if not says_so and module.floor not in PURE_PACKAGES:
             continue
-        found = [(line, f"import {name}") for line, name in imports(module) if name.split(".")[0] in IMPURE]
-        found += [(line, f"{name}()") for line, name in calls(module) if name in IMPURE_CALLS]
-        complaints += [f"{module.where}:{line}: {what} in a pure module" for line, what in found]
+        impure = [(line, f"import {name}") for line, name in imports(module) if name.split(".")[0] in IMPURE]
+        impure += [(line, f"{name}()") for line, name in calls(module) if name in IMPURE_CALLS]
+        complaints += [f"{module.where}:{line}: {what} in a pure module" for line, what in impure]
     return complaints
 
 
@@ -374,8 +374,8 @@ def test_the_check_of_imports(name: str, source: str, allowed: bool) -> None:
 
 def test_a_package_resolves_its_relative_imports_from_itself() -> None:
     source = "from . import segment\nfrom .index import Index\nfrom .. import model"
-    found = [name for _, name in imports(parse("leadline.log", source, is_package=True))]
-    assert found == ["leadline.log.segment", "leadline.log.index.Index", "leadline.model"]
+    names = [name for _, name in imports(parse("leadline.log", source, is_package=True))]
+    assert names == ["leadline.log.segment", "leadline.log.index.Index", "leadline.model"]
 
 
 @pytest.mark.parametrize(
@@ -467,8 +467,8 @@ def test_the_check_for_dead_modules() -> None:
         parse("leadline.wire", "from leadline.wire import codec", is_package=True),
         parse("leadline.wire.codec", "from leadline.wire import Message"),
     ]
-    found = [complaint.split(":")[0] for complaint in dead_modules(tree, {"leadline.cli"})]
-    assert found == ["leadline.log.forgotten", "leadline.wire"]
+    modules = [complaint.split(":")[0] for complaint in dead_modules(tree, {"leadline.cli"})]
+    assert modules == ["leadline.log.forgotten", "leadline.wire"]
 
 
 THREE_STATEMENTS = "b = a", "b += 1", "return b"

@@ -43,32 +43,32 @@ def spread(value: int) -> int:
 
 def properties(keys: Iterable[str]) -> list[str]:
     """java.util.Properties since Java 9: grows when the keys reach three quarters of the slots."""
-    found = list(keys)
-    return _slot_by_slot(found, _slots(len(found)), string_hash)
+    unordered = list(keys)
+    return _slot_by_slot(unordered, _slots(len(unordered)), string_hash)
 
 
 def java_map(keys: Iterable[K], hash_of: Callable[[K], int], most: int = 0) -> list[K]:
     """java.util.HashMap: grows when the keys exceed three quarters of the slots. `most`: so many there once were."""
-    found = list(keys)
-    return _slot_by_slot(found, _slots(max(most, len(found)) - 1), hash_of)
+    unordered = list(keys)
+    return _slot_by_slot(unordered, _slots(max(most, len(unordered)) - 1), hash_of)
 
 
 def mutable(keys: Iterable[K], hash_of: Callable[[K], int], slots: int | None = None) -> list[K]:
     """scala.collection.mutable.Map and Set, filled key by key, or made for as many as fit into so many slots."""
-    found = list(keys)
-    last_slot = (_slots(len(found)) if slots is None else slots) - 1
+    unordered = list(keys)
+    last_slot = (_slots(len(unordered)) if slots is None else slots) - 1
 
     def place(key: K) -> tuple[int, int]:
         value = spread(hash_of(key))
         return value & last_slot, _signed(value)
 
-    return sorted(found, key=place)
+    return sorted(unordered, key=place)
 
 
 def immutable(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
     """scala.collection.immutable.Map and Set."""
-    found = list(keys)
-    return found if len(found) <= IN_ORDER else trie(found, hash_of)
+    unordered = list(keys)
+    return unordered if len(unordered) <= IN_ORDER else trie(unordered, hash_of)
 
 
 def trie(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:

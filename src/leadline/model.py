@@ -34,10 +34,10 @@ class TopicPartition(NamedTuple):
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
     """In the order in which they come."""
-    found: dict[str, list[TopicPartition]] = {}
+    grouped: dict[str, list[TopicPartition]] = {}
     for tp in partitions:
-        found.setdefault(tp.topic, []).append(tp)
-    return found
+        grouped.setdefault(tp.topic, []).append(tp)
+    return grouped
 
 
 def format_id(value: uuid.UUID) -> str:

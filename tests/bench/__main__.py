@@ -56,7 +56,7 @@ BENCHMARKS: dict[str, tuple[Callable[[Run], list[Row]], str]] = {
 }
 
 
-def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
+def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="which ones; all, if none is named")
     parser.add_argument("--list", action="store_true", help="say which there are")
@@ -64,7 +64,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="how often both sides are measured (5; quick: 2)")
     parser.add_argument("--dir", type=Path, help="where the logs are made, on the disk that matters (a temporary one)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured to a file")
-    options = parser.parse_args(given)
+    options = parser.parse_args(argv)
     if unknown := [name for name in options.names if name not in BENCHMARKS]:
         parser.error(f"no such benchmark: {', '.join(unknown)} (there are {', '.join(BENCHMARKS)})")
     options.rounds = options.rounds or (2 if options.quick else 5)
@@ -89,8 +89,8 @@ def _processor() -> str:
     return next((line.split(": ", 1)[1] for line in lines if line.startswith("model name")), platform.processor())
 
 
-def main(given: Sequence[str] | None = None) -> int:
-    options = arguments(given)
+def main(argv: Sequence[str] | None = None) -> int:
+    options = arguments(argv)
     if options.list:
         print("\n".join(f"{name:14}{about}" for name, (_, about) in BENCHMARKS.items()))
         return 0

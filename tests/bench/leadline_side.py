@@ -144,14 +144,14 @@ def read(request: Json) -> Any:
 
 
 def _slices(log: Log, offsets: list[int], max_bytes: int) -> list[tuple[int, int, int]]:
-    found: list[tuple[int, int, int]] = []
+    slices: list[tuple[int, int, int]] = []
     for offset in offsets:
         part = log.read(offset, max_bytes).slice
         segment = log.segments.floor(offset)
         assert part is not None
         assert segment is not None
-        found.append((segment.base_offset, part.position, part.length))
-    return found
+        slices.append((segment.base_offset, part.position, part.length))
+    return slices
 
 
 def _locate(log: Log, offsets: list[int], max_bytes: int) -> Json:

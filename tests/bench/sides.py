@@ -53,8 +53,8 @@ class Side:
         reply = json.loads(line) if line else {"error": f"it ended with {self._process.wait()}"}
         if "error" in reply:
             self._complaints.seek(0)
-            said = self._complaints.read().decode(errors="replace")[-4000:]
-            raise RuntimeError(f"{self.name} failed at {op}:\n{reply['error']}\n{said}".rstrip())
+            complaints = self._complaints.read().decode(errors="replace")[-4000:]
+            raise RuntimeError(f"{self.name} failed at {op}:\n{reply['error']}\n{complaints}".rstrip())
         return reply["ok"]
 
     @property

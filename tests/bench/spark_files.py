@@ -92,12 +92,12 @@ def _replicas(folder: Path, size: int) -> list[str]:
     for copy in dirs[1:]:
         shutil.copytree(dirs[0], copy)
     settle(*dirs)
-    return [str(each) for each in dirs]
+    return [str(path) for path in dirs]
 
 
 def _audited(dirs: list[str], checksums: bool) -> int:
-    logs, found = logs_of(dirs)
+    logs, findings = logs_of(dirs)
     results = [audit_unit(unit) for unit in units(logs, checksums=checksums)]
-    assert not found
+    assert not findings
     assert not any(result.findings for result in results), results
     return sum(result.bytes for result in results)

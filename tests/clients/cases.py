@@ -37,7 +37,7 @@ class Written(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
     timestamp: int
 
-    def asked(self) -> list[object]:
+    def as_values(self) -> list[object]:
         """For the request that writes it."""
         headers = [[name, _text(value)] for name, value in self.headers]
         return [self.partition, _text(self.key), _text(self.value), headers, self.timestamp]

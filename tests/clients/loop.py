@@ -53,7 +53,7 @@ class Loop:
 
     def __init__(self, command: list[str]) -> None:
         self.command = command
-        self.said: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
         self.last: list[str] = []
         self.start()
 
@@ -68,7 +68,7 @@ class Loop:
         assert process.stdout is not None
         for line in process.stdout:
             self.last = [*self.last[-20:], line]
-            self.said.update(line.split()[:3])
+            self.counts.update(line.split()[:3])
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -97,16 +97,16 @@ def until(done: Callable[[], bool], what: Callable[[], object]) -> None:
 
 def ends(bootstrap: str, topic: str) -> dict[int, int]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "log_level": 0})
-    found = {n: consumer.get_watermark_offsets(TopicPartition(topic, n), 10)[1] for n in range(PARTITIONS)}
+    log_ends = {n: consumer.get_watermark_offsets(TopicPartition(topic, n), 10)[1] for n in range(PARTITIONS)}
     consumer.close()
-    return found
+    return log_ends
 
 
 def committed(bootstrap: str) -> dict[int, int]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "loop", "log_level": 0})
-    found = consumer.committed([TopicPartition("input", n) for n in range(PARTITIONS)], 10)
+    partitions = consumer.committed([TopicPartition("input", n) for n in range(PARTITIONS)], 10)
     consumer.close()
-    return {each.partition: each.offset for each in found}
+    return {partition.partition: partition.offset for partition in partitions}
 
 
 def output(bootstrap: str, isolation: str) -> Counter[bytes]:
@@ -114,7 +114,7 @@ def output(bootstrap: str, isolation: str) -> Counter[bytes]:
     settings = {"group.id": "none", "isolation.level": isolation, "enable.partition.eof": True, "log_level": 0}
     consumer = Consumer({"bootstrap.servers": bootstrap, **settings})
     consumer.assign([TopicPartition("output", n, 0) for n in range(PARTITIONS)])
-    found: Counter[bytes] = Counter()
+    values: Counter[bytes] = Counter()
     ended: set[int | None] = set()
     deadline = time.monotonic() + 60
     while len(ended) < PARTITIONS:
@@ -126,14 +126,14 @@ def output(bootstrap: str, isolation: str) -> Counter[bytes]:
             else:
                 value = message.value()
                 assert isinstance(value, bytes)
-                found[value] += 1
+                values[value] += 1
     consumer.close()
-    return found
+    return values
 
 
 def each_is_there_once(bootstrap: str, count: int) -> None:
     """Once the loop has stopped and every offset is committed."""
-    found, wanted = output(bootstrap, "read_committed"), Counter(b"done: %d" % n for n in range(count))
-    missing, repeated = wanted - found, found - wanted
+    actual, expected = output(bootstrap, "read_committed"), Counter(b"done: %d" % n for n in range(count))
+    missing, repeated = expected - actual, actual - expected
     assert not missing, f"{missing.total()} of {count} are missing: {sorted(missing)[:5]}"
     assert not repeated, f"{repeated.total()} of {count} are there more than once: {sorted(repeated)[:5]}"

@@ -33,7 +33,7 @@ def test_an_idempotent_producer_loses_nothing_and_repeats_nothing(client: Client
     client.ask("create_topic", topic=topic, partitions=cases.PARTITIONS, config=cases.CONFIG)
     now = int(time.time() * 1000)  # a producer whose last record is older than a day is forgotten
     written = [cases.Written(n % cases.PARTITIONS, b"%d" % n, PADDING, (), now + n) for n in range(COUNT)]
-    records = [record.asked() for record in written]
+    records = [record.as_values() for record in written]
     with ThreadPoolExecutor() as threads:
         sent = threads.submit(client.ask, "produce", topic=topic, codec="none", idempotent=True, records=records)
         wait_until_something_is_written([broker.directory / f"{topic}-{n}" for n in range(cases.PARTITIONS)])
@@ -41,8 +41,8 @@ def test_an_idempotent_producer_loses_nothing_and_repeats_nothing(client: Client
         broker.start()
         offsets = sent.result()
     assert offsets == [n // cases.PARTITIONS for n in range(COUNT)]
-    each = COUNT // cases.PARTITIONS
-    found = client.ask("consume", topic=topic, starts=[[n, 0, each] for n in range(cases.PARTITIONS)])
-    assert sorted(found, key=lambda row: row[2]) == [row.read(n // cases.PARTITIONS) for n, row in enumerate(written)]
+    per_partition = COUNT // cases.PARTITIONS
+    rows = client.ask("consume", topic=topic, starts=[[n, 0, per_partition] for n in range(cases.PARTITIONS)])
+    assert sorted(rows, key=lambda row: row[2]) == [row.read(n // cases.PARTITIONS) for n, row in enumerate(written)]
     for partition in range(cases.PARTITIONS):
-        assert client.ask("list_offset", topic=topic, partition=partition, at="latest") == each
+        assert client.ask("list_offset", topic=topic, partition=partition, at="latest") == per_partition

@@ -36,7 +36,7 @@ def topic(client: Client, request: pytest.FixtureRequest) -> str:
 
 def fill(client: Client, topic: str, count: int) -> None:
     """Times go down: the newest record is the first."""
-    records = [cases.Written(0, b"%d" % n, b"value", (), cases.START_MS - n).asked() for n in range(count)]
+    records = [cases.Written(0, b"%d" % n, b"value", (), cases.START_MS - n).as_values() for n in range(count)]
     client.ask("produce", topic=topic, codec="none", idempotent=True, records=records)
 
 
@@ -65,22 +65,22 @@ def test_what_cannot_be_created_is_refused(client: Client, topic: str) -> None:
 
 
 def test_settings_are_told_replaced_and_changed(client: Client, topic: str) -> None:
-    told = client.ask("describe_config", topic=topic)
-    assert (told["retention.ms"], told["segment.bytes"], told["cleanup.policy"]) == ("-1", "100000", "delete")
-    assert len(told) > 30
+    config = client.ask("describe_config", topic=topic)
+    assert (config["retention.ms"], config["segment.bytes"], config["cleanup.policy"]) == ("-1", "100000", "delete")
+    assert len(config) > 30
 
     client.ask("set_config", topic=topic, config={"retention.ms": "-1", "max.message.bytes": "5000"})
-    told = client.ask("describe_config", topic=topic)
+    config = client.ask("describe_config", topic=topic)
     if client.name != "kafka-python":  # it adds what is set already
-        assert told["segment.bytes"] == "1073741824"
-    assert told["max.message.bytes"] == "5000"
+        assert config["segment.bytes"] == "1073741824"
+    assert config["max.message.bytes"] == "5000"
 
     changes = [("SET", "segment.ms", "60000"), ("DELETE", "retention.ms", ""), ("APPEND", "cleanup.policy", "compact")]
     if not lacks(client, "alter_config", topic=topic, changes=changes):
         client.ask("alter_config", topic=topic, changes=changes)
-        told = client.ask("describe_config", topic=topic)
-        assert (told["segment.ms"], told["retention.ms"]) == ("60000", "604800000")
-        assert (told["cleanup.policy"], told["max.message.bytes"]) == ("delete,compact", "5000")
+        config = client.ask("describe_config", topic=topic)
+        assert (config["segment.ms"], config["retention.ms"]) == ("60000", "604800000")
+        assert (config["cleanup.policy"], config["max.message.bytes"]) == ("delete,compact", "5000")
         client.ask("alter_config", topic=topic, changes=[("SUBTRACT", "cleanup.policy", "delete")])
         assert client.ask("describe_config", topic=topic)["cleanup.policy"] == "compact"
         with pytest.raises(ClientError, match=r"(?i)config|invalid"):
@@ -107,8 +107,8 @@ def test_records_are_deleted_and_offsets_told(client: Client, topic: str) -> Non
 
 def test_a_time_after_the_last_record_leads_nowhere_or_to_the_end(client: Client, topic: str) -> None:
     fill(client, topic, 3)
-    found = client.ask("list_offset", topic=topic, partition=0, at=cases.START_MS + 1)
-    assert found == (3 if client.name in ("franz-go", "kafkajs") else -1)
+    offset = client.ask("list_offset", topic=topic, partition=0, at=cases.START_MS + 1)
+    assert offset == (3 if client.name in ("franz-go", "kafkajs") else -1)
 
 
 def test_log_directories_tell_how_much_lies_in_them(client: Client, topic: str, broker: RunningBroker) -> None:
@@ -120,8 +120,8 @@ def test_log_directories_tell_how_much_lies_in_them(client: Client, topic: str, 
 
 def test_the_cluster_is_described(client: Client, topic: str, broker: RunningBroker) -> None:
     (leader,) = set(client.ask("describe_topic", topic=topic))
-    told = client.ask("describe_cluster")
-    assert told["brokers"] == [[leader, "localhost", broker.port]]
-    assert told["controller"] == leader
-    known = Path(broker.directory, "meta.properties").read_text()
-    assert client.name in LACKS_CLUSTER_ID or f"cluster.id={told['cluster']}\n" in known
+    cluster = client.ask("describe_cluster")
+    assert cluster["brokers"] == [[leader, "localhost", broker.port]]
+    assert cluster["controller"] == leader
+    properties = Path(broker.directory, "meta.properties").read_text()
+    assert client.name in LACKS_CLUSTER_ID or f"cluster.id={cluster['cluster']}\n" in properties

@@ -20,14 +20,14 @@ Written = Callable[[str], Read]
 @pytest.fixture(scope="session")
 def written(clients: Callable[[str], Client]) -> Written:
     """What a client has written into the topic of its name, as it is to be read; by partition and offset."""
-    known: dict[str, Read] = {}
+    by_client: dict[str, Read] = {}
 
     def by(name: str) -> Read:
-        if name not in known:
+        if name not in by_client:
             client = clients(name)
             client.ask("create_topic", topic=name, partitions=cases.PARTITIONS, config=cases.CONFIG)
-            known[name] = sorted((row for run in range(len(cases.RUNS)) for row in _write(client, run)), key=_place)
-        return known[name]
+            by_client[name] = sorted((row for run in range(len(cases.RUNS)) for row in _write(client, run)), key=_place)
+        return by_client[name]
 
     return by
 
@@ -35,8 +35,8 @@ def written(clients: Callable[[str], Client]) -> Written:
 def _write(client: Client, run: int) -> Read:
     codec, idempotent = cases.RUNS[run]
     records = cases.records(run, client.name)
-    asked = [record.asked() for record in records]
-    offsets = client.ask("produce", topic=client.name, codec=codec, idempotent=idempotent, records=asked)
+    rows = [record.as_values() for record in records]
+    offsets = client.ask("produce", topic=client.name, codec=codec, idempotent=idempotent, records=rows)
     return [record.read(offset) for record, offset in zip(records, offsets, strict=True)]
 
 
@@ -63,10 +63,10 @@ def test_batches_lie_on_disk_as_the_client_was_told_to_make_them(
 ) -> None:
     written(name)
     for partition in range(cases.PARTITIONS):
-        found = _batches(broker, name, partition)
-        runs = list(dict.fromkeys((header.codec.name.lower(), header.has_producer_id) for header in found))
+        headers = _batches(broker, name, partition)
+        runs = list(dict.fromkeys((header.codec.name.lower(), header.has_producer_id) for header in headers))
         assert runs == cases.RUNS
-    assert max(header.size for header in found) > 500_000, "some batch is large"
+    assert max(header.size for header in headers) > 500_000, "some batch is large"
 
 
 @pytest.mark.parametrize("reader", COMMANDS)
@@ -83,8 +83,8 @@ def test_what_one_client_wrote_another_reads(
 def test_reading_starts_inside_a_batch_where_the_client_says(client: Client, written: Written) -> None:
     rows = [row for row in written(client.name) if row[0] == 1]
     offset = 3 * cases.SMALL + 77
-    found = client.ask("consume", topic=client.name, starts=[[1, offset, 100]])
-    assert found[:100] == rows[offset : offset + 100]
+    consumed = client.ask("consume", topic=client.name, starts=[[1, offset, 100]])
+    assert consumed[:100] == rows[offset : offset + 100]
 
 
 def test_a_time_leads_to_the_first_record_at_or_after_it(client: Client, written: Written) -> None:
@@ -96,7 +96,7 @@ def test_a_time_leads_to_the_first_record_at_or_after_it(client: Client, written
 def test_a_topic_comes_to_be_when_it_is_first_written_to(client: Client) -> None:
     topic = f"{client.name}-first-used"
     record = cases.Written(0, b"k", b"v", (), cases.START_MS)
-    assert client.ask("produce", topic=topic, codec="none", idempotent=True, records=[record.asked()]) == [0]
+    assert client.ask("produce", topic=topic, codec="none", idempotent=True, records=[record.as_values()]) == [0]
     assert client.ask("consume", topic=topic, starts=[[0, 0, 1]]) == [record.read(0)]
 
 
@@ -107,7 +107,7 @@ def test_a_reader_at_the_end_is_given_what_comes(client: Client, clients: Callab
     with ThreadPoolExecutor() as threads:
         reading = threads.submit(client.ask, "consume", topic=topic, starts=[[1, 0, 1]])
         time.sleep(0.3)
-        writer.ask("produce", topic=topic, codec="none", idempotent=True, records=[record.asked()])
+        writer.ask("produce", topic=topic, codec="none", idempotent=True, records=[record.as_values()])
         assert reading.result() == [record.read(0)]
 
 
@@ -115,7 +115,7 @@ def test_a_topic_with_append_time_has_the_brokers_time(client: Client) -> None:
     topic = f"{client.name}-append-time"
     client.ask("create_topic", topic=topic, partitions=1, config={"message.timestamp.type": "LogAppendTime"})
     record = cases.Written(0, b"k", b"v", (), cases.START_MS)
-    assert client.ask("produce", topic=topic, codec="gzip", idempotent=True, records=[record.asked()] * 2) == [0, 1]
+    assert client.ask("produce", topic=topic, codec="gzip", idempotent=True, records=[record.as_values()] * 2) == [0, 1]
     first, second = client.ask("consume", topic=topic, starts=[[0, 0, 2]])
     assert first[2] == second[2] > cases.START_MS
 
@@ -125,7 +125,7 @@ def test_a_record_that_the_topic_does_not_take_is_refused(client: Client) -> Non
     client.ask("create_topic", topic=topic, partitions=1, config={"max.message.bytes": "1000"})
     record = cases.Written(0, b"k", b"v" * 2000, (), cases.START_MS)
     with pytest.raises(ClientError, match=r"(?i)too.?large|larger than|TOO_LARGE"):
-        client.ask("produce", topic=topic, codec="none", idempotent=True, records=[record.asked()])
+        client.ask("produce", topic=topic, codec="none", idempotent=True, records=[record.as_values()])
 
 
 def test_a_record_without_a_key_is_refused_where_keys_count(client: Client) -> None:
@@ -134,4 +134,4 @@ def test_a_record_without_a_key_is_refused_where_keys_count(client: Client) -> N
     record = cases.Written(0, None, b"v", (), cases.START_MS)
     # aiokafka does not know the code of this error
     with pytest.raises(ClientError, match=r"(?i)invalid.?record|failed (the )?validation|compact|Error -1"):
-        client.ask("produce", topic=topic, codec="none", idempotent=False, records=[record.asked()])
+        client.ask("produce", topic=topic, codec="none", idempotent=False, records=[record.as_values()])

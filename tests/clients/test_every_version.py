@@ -67,8 +67,8 @@ def find_coordinator(version: int, target: Target) -> Message:
 
 def create_topics(version: int, target: Target) -> Message:
     """It is there, or would be created."""
-    wanted = m.CreateTopicsRequest.CreatableTopic(name=target.topic, num_partitions=1, replication_factor=1)
-    return m.CreateTopicsRequest(topics=[wanted] if version else [], validate_only=version >= 1)
+    topic = m.CreateTopicsRequest.CreatableTopic(name=target.topic, num_partitions=1, replication_factor=1)
+    return m.CreateTopicsRequest(topics=[topic] if version else [], validate_only=version >= 1)
 
 
 def delete_topics(version: int, target: Target) -> Message:
@@ -343,7 +343,7 @@ def there(clients: Callable[[str], Client], broker: RunningBroker) -> Target:
     return Target("versions", topic.topic_id, str(broker.directory), topic.partitions[0].leader_id)
 
 
-@pytest.mark.parametrize(("request_type", "response_type", "make"), MAKERS, ids=lambda given: _id(given))
+@pytest.mark.parametrize(("request_type", "response_type", "make"), MAKERS, ids=lambda parameter: _id(parameter))
 def test_every_version_is_answered_so_that_others_can_read_it(
     request_type: type[Message],
     response_type: type[Message],
@@ -378,5 +378,5 @@ def read_by_kio(api_key: int, version: int, frame: bytes) -> None:
     assert header[1] + body[1] == len(frame)
 
 
-def _id(given: object) -> str:
-    return given.__name__ if isinstance(given, type) and given.__name__.endswith("Request") else ""
+def _id(parameter: object) -> str:
+    return parameter.__name__ if isinstance(parameter, type) and parameter.__name__.endswith("Request") else ""

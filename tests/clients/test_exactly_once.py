@@ -73,22 +73,22 @@ def test_java_clients_write_each_record_once_through_a_hundred_kills(broker: Run
     feed, loop = Feed(broker.bootstrap), Loop(command)
     try:
         for kill in shuffled((OF_PROCESSES, lambda: restart(loop)), (OF_BROKER, lambda: restart_broker(broker))):
-            before = loop.said["killed"]
-            until(lambda: loop.said["killed"] > before, lambda: loop.last)  # noqa: B023 - it ends within the round
+            before = loop.counts["killed"]
+            until(lambda: loop.counts["killed"] > before, lambda: loop.last)  # noqa: B023 - it ends within the round
             time.sleep(random.uniform(*PAUSE_S))
             kill()
-        until(lambda: loop.said["killed"] >= IN_PROCESS, lambda: (loop.said, loop.last))
+        until(lambda: loop.counts["killed"] >= IN_PROCESS, lambda: (loop.counts, loop.last))
         loop.say("live")
         feed.stop()
         due = ends(broker.bootstrap, "input")
-        until(lambda: committed(broker.bootstrap) == due, lambda: (loop.said, loop.last))
+        until(lambda: committed(broker.bootstrap) == due, lambda: (loop.counts, loop.last))
         loop.end()
     finally:
         feed.stop()
         with suppress(ValueError):
             loop.kill()
-    assert loop.said["fenced"] > 0, "no zombie was seen"
-    assert loop.said["ZOMBIE"] == 0
+    assert loop.counts["fenced"] > 0, "no zombie was seen"
+    assert loop.counts["ZOMBIE"] == 0
     check(broker.bootstrap, feed.count)
 
 
@@ -97,8 +97,8 @@ def test_librdkafka_writes_each_record_once_through_kills_of_its_processes(broke
     feed, loops = Feed(broker.bootstrap), [Loop([*program, f"loop-{n}"]) for n in range(3)]
     try:
         for kill in shuffled((25, lambda: restart(random.choice(loops))), (5, lambda: restart_broker(broker))):
-            before = sum(loop.said["committed"] for loop in loops)
-            until(lambda: sum(loop.said["committed"] for loop in loops) > before, lambda: loops[0].last)  # noqa: B023
+            before = sum(loop.counts["committed"] for loop in loops)
+            until(lambda: sum(loop.counts["committed"] for loop in loops) > before, lambda: loops[0].last)  # noqa: B023
             time.sleep(random.uniform(0, 0.5))
             kill()
         feed.stop()

@@ -22,8 +22,8 @@ def filled(client: Client, topic: str, count: int) -> Read:
     """A topic with so many records, as they are to be read."""
     client.ask("create_topic", topic=topic, partitions=cases.PARTITIONS, config=cases.CONFIG)
     written = [cases.Written(n % cases.PARTITIONS, b"%d" % n, b"value", (), cases.START_MS + n) for n in range(count)]
-    asked = [record.asked() for record in written]
-    offsets = client.ask("produce", topic=topic, codec="none", idempotent=True, records=asked)
+    records = [record.as_values() for record in written]
+    offsets = client.ask("produce", topic=topic, codec="none", idempotent=True, records=records)
     return [record.read(offset) for record, offset in zip(written, offsets, strict=True)]
 
 
@@ -35,14 +35,14 @@ def ends(rows: Read) -> dict[str, int]:
 def test_members_of_all_kinds_take_turns_in_one_group(clients: Clients) -> None:
     topic = group = "in-turns"
     rows = filled(clients("librdkafka"), topic, EACH * len(COMMANDS))
-    found: Read = []
+    all_read: Read = []
     for name in COMMANDS:
         read = clients(name).ask("read_in_group", topic=topic, group=group, count=EACH, isolation="read_uncommitted")
         assert len(read) == EACH, name
-        found += read
+        all_read += read
         committed = clients("java").ask("committed_offsets", group=group)
-        assert {n: at for n, at in committed.items() if at > 0} == ends(found), f"as committed by {name}"
-    assert sorted(found) == sorted(rows)
+        assert {n: at for n, at in committed.items() if at > 0} == ends(all_read), f"as committed by {name}"
+    assert sorted(all_read) == sorted(rows)
 
 
 def test_every_client_tells_what_was_committed(clients: Clients, client: Client) -> None:
@@ -81,8 +81,10 @@ def transactions(clients: Clients) -> dict[str, Read]:
             written = [
                 cases.Written(n % cases.PARTITIONS, b"k", value, (), cases.START_MS) for n, value in enumerate(values)
             ]
-            asked = [record.asked() for record in written]
-            offsets = clients(name).ask("write_transaction", topic=topic, id=f"of-{name}", records=asked, commit=commit)
+            records = [record.as_values() for record in written]
+            offsets = clients(name).ask(
+                "write_transaction", topic=topic, id=f"of-{name}", records=records, commit=commit
+            )
             if commit:
                 expected[name] += [record.read(offset) for record, offset in zip(written, offsets, strict=True)]
     return expected
@@ -93,13 +95,13 @@ def test_committed_transactions_are_read_and_aborted_ones_are_not(
 ) -> None:
     rows = [row for written in transactions.values() for row in written]
     group = f"committed-{client.name}"
-    asked = {"topic": "transactions", "group": group, "count": len(rows)}
-    assert sorted(client.ask("read_in_group", **asked, isolation="read_committed")) == sorted(rows)
+    call = {"topic": "transactions", "group": group, "count": len(rows)}
+    assert sorted(client.ask("read_in_group", **call, isolation="read_committed")) == sorted(rows)
 
 
 def test_who_reads_uncommitted_sees_the_aborted_ones_too(client: Client, transactions: dict[str, Read]) -> None:
     rows = [row for written in transactions.values() for row in written]
-    asked = {"topic": "transactions", "group": f"uncommitted-{client.name}", "count": len(rows) * 3 // 2}
-    found = client.ask("read_in_group", **asked, isolation="read_uncommitted")
-    assert len(found) == len(rows) * 3 // 2, client.log_tail()
-    assert all(row in found for row in rows)
+    call = {"topic": "transactions", "group": f"uncommitted-{client.name}", "count": len(rows) * 3 // 2}
+    read = client.ask("read_in_group", **call, isolation="read_uncommitted")
+    assert len(read) == len(rows) * 3 // 2, client.log_tail()
+    assert all(row in read for row in rows)

@@ -36,7 +36,7 @@ class Tools:
     def say(self, topic: str, lines: str, *arguments: str) -> None:
         """What the console producer is told on its stdin."""
         where = ("--bootstrap-server", self.bootstrap, "--topic", topic)
-        done = run("console-producer", *where, *arguments, given=lines)
+        done = run("console-producer", *where, *arguments, stdin=lines)
         assert done.code == 0, done.err
         assert "ERROR" not in done.out + done.err
 
@@ -51,16 +51,16 @@ def test_topics_and_their_settings_are_changed(tools: Tools, clients: Clients) -
     made = tools("topics", "--create", "--topic", topic, "--partitions", "2", "--config", "retention.ms=-1")
     assert made == f"Created topic {topic}.\n"
     tools("topics", "--alter", "--topic", topic, "--partitions", "3")
-    told = tools("topics", "--describe", "--topic", topic)
-    assert re.search(r"PartitionCount: 3\tReplicationFactor: 1\tConfigs: retention.ms=-1\n", told)
-    assert re.search(r"Partition: 2\tLeader: (\d+)\tReplicas: \1\tIsr: \1\t", told)
+    output = tools("topics", "--describe", "--topic", topic)
+    assert re.search(r"PartitionCount: 3\tReplicationFactor: 1\tConfigs: retention.ms=-1\n", output)
+    assert re.search(r"Partition: 2\tLeader: (\d+)\tReplicas: \1\tIsr: \1\t", output)
 
     whose = ("--entity-type", "topics", "--entity-name", topic)
     add, delete = ("--add-config", "cleanup.policy=[compact,delete]"), ("--delete-config", "retention.ms")
     tools("configs", "--alter", *whose, *add, *delete)
-    told = tools("configs", "--describe", *whose)
-    assert "cleanup.policy=compact,delete" in told
-    assert "retention.ms" not in told
+    output = tools("configs", "--describe", *whose)
+    assert "cleanup.policy=compact,delete" in output
+    assert "retention.ms" not in output
 
     assert topic in tools("topics", "--list").split()
     tools("topics", "--delete", "--topic", topic)
@@ -75,9 +75,9 @@ def test_settings_of_the_broker_are_changed(tools: Tools) -> None:
 
 
 def test_the_versions_of_requests_are_listed(tools: Tools) -> None:
-    told = tools("api-versions")
-    assert "Produce(0): 0 to 11 [usable: 11]" in told
-    assert "Fetch(1): 0 to 16" in told or "Fetch(1): 4 to 16" in told
+    output = tools("api-versions")
+    assert "Produce(0): 0 to 11 [usable: 11]" in output
+    assert "Fetch(1): 0 to 16" in output or "Fetch(1): 4 to 16" in output
 
 
 def test_records_by_the_consoles_and_what_lies_on_disk(
@@ -90,10 +90,10 @@ def test_records_by_the_consoles_and_what_lies_on_disk(
     tools.say(topic, "fourth\nfifth\n", "--compression-codec", "lz4")
 
     shown = [f"print.{what}=true" for what in ("key", "headers", "partition", "offset")]
-    properties = [part for each in shown for part in ("--property", each)]
+    properties = [part for name in shown for part in ("--property", name)]
     where = ("--topic", topic, "--partition", "0", "--timeout-ms", "120000")
-    told = tools("console-consumer", *where, "--offset", "earliest", "--max-messages", "5", *properties)
-    assert told.splitlines() == [
+    output = tools("console-consumer", *where, "--offset", "earliest", "--max-messages", "5", *properties)
+    assert output.splitlines() == [
         "Partition:0\tOffset:0\ta:1,b:2\tk1\tfirst",
         "Partition:0\tOffset:1\tc:3\tnull\tsecond",
         "Partition:0\tOffset:2\td:4\tk3\tnull",
@@ -109,8 +109,8 @@ def test_records_by_the_consoles_and_what_lies_on_disk(
     assert f"partition: {topic}-0\tlow_watermark: 3" in tools("delete-records", "--offset-json-file", str(cut))
     assert clients("librdkafka").ask("list_offset", topic=topic, partition=0, at="earliest") == 3
 
-    told = tools("log-dirs", "--describe", "--topic-list", topic)
-    (directory,) = json.loads(told.splitlines()[-1])["brokers"][0]["logDirs"]
+    output = tools("log-dirs", "--describe", "--topic-list", topic)
+    (directory,) = json.loads(output.splitlines()[-1])["brokers"][0]["logDirs"]
     segment = broker.directory / f"{topic}-0" / "00000000000000000000.log"
     assert directory["logDir"] == str(broker.directory)
     assert directory["partitions"] == [
@@ -125,8 +125,8 @@ def test_records_by_the_consoles_and_what_lies_on_disk(
 
 def test_a_leader_that_is_preferred_already_needs_no_election(tools: Tools, clients: Clients) -> None:
     clients("librdkafka").ask("create_topic", topic="elected", partitions=1, config={})
-    told = tools("leader-election", "--election-type", "PREFERRED", "--topic", "elected", "--partition", "0")
-    assert "Valid replica already elected for partitions elected-0" in told
+    output = tools("leader-election", "--election-type", "PREFERRED", "--topic", "elected", "--partition", "0")
+    assert "Valid replica already elected for partitions elected-0" in output
 
 
 @pytest.mark.parametrize("acks", ["0", "all"])
@@ -149,22 +149,22 @@ def test_the_performance_tool_loses_nothing(tools: Tools, clients: Clients, acks
 
 
 def test_producers_are_described(tools: Tools, clients: Clients) -> None:
-    record = cases.Written(0, b"k", b"v", (), cases.START_MS).asked()
+    record = cases.Written(0, b"k", b"v", (), cases.START_MS).as_values()
     clients("librdkafka").ask("produce", topic="produced", codec="none", idempotent=True, records=[record] * 3)
-    told = tools("transactions", "describe-producers", "--topic", "produced", "--partition", "0")
-    (_, epoch, _, last_sequence, last_timestamp, _) = told.splitlines()[1].split()
+    output = tools("transactions", "describe-producers", "--topic", "produced", "--partition", "0")
+    (_, epoch, _, last_sequence, last_timestamp, _) = output.splitlines()[1].split()
     assert (epoch, last_sequence, last_timestamp) == ("0", "2", str(cases.START_MS))
 
 
 def fill(clients: Clients, topic: str, count: int) -> None:
     clients("librdkafka").ask("create_topic", topic=topic, partitions=2, config=cases.CONFIG)
-    records = [cases.Written(n % 2, b"k", b"v", (), cases.START_MS + n).asked() for n in range(count)]
+    records = [cases.Written(n % 2, b"k", b"v", (), cases.START_MS + n).as_values() for n in range(count)]
     clients("librdkafka").ask("produce", topic=topic, codec="none", idempotent=True, records=records)
 
 
-def rows(told: str) -> list[list[str]]:
+def rows(output: str) -> list[list[str]]:
     """The cells of a table, without its heading."""
-    lines = [line.split() for line in told.splitlines() if line.strip()]
+    lines = [line.split() for line in output.splitlines() if line.strip()]
     return sorted(lines[1:])
 
 
@@ -173,8 +173,8 @@ def test_a_group_is_told_moved_and_deleted(tools: Tools, clients: Clients) -> No
     fill(clients, topic, 20)
     clients("librdkafka").ask("read_in_group", topic=topic, group=group, count=20, isolation="read_committed")
     assert [group, "Empty"] in [row[:2] for row in rows(tools("groups", "--list", "--state"))]
-    told = rows(tools("groups", "--describe", "--group", group))
-    assert [row[:6] for row in told] == [[group, topic, str(n), "10", "10", "0"] for n in range(2)]
+    described = rows(tools("groups", "--describe", "--group", group))
+    assert [row[:6] for row in described] == [[group, topic, str(n), "10", "10", "0"] for n in range(2)]
     (state,) = rows(tools("groups", "--describe", "--group", group, "--state"))
     assert state[-2:] == ["Empty", "0"]
 
@@ -225,16 +225,16 @@ def test_an_open_transaction_is_found_and_aborted(tools: Tools, clients: Clients
     assert producer.flush(ARRIVAL_S) == 0
     listed = {row[0]: row[3] for row in rows(tools("transactions", "list"))}
     assert listed[id] == "Ongoing"
-    (told,) = rows(tools("transactions", "describe", "--transactional-id", id))
-    assert told[1] == id
-    assert told[4] == "Ongoing"
-    assert told[-1] == f"{topic}-1"
+    (transaction,) = rows(tools("transactions", "describe", "--transactional-id", id))
+    assert transaction[1] == id
+    assert transaction[4] == "Ongoing"
+    assert transaction[-1] == f"{topic}-1"
     where = ("--topic", topic, "--partition", "1")
     (start,) = [row[-1] for row in rows(tools("transactions", "describe-producers", *where)) if row[-1] != "None"]
     assert start == "1"
     tools("transactions", "abort", *where, "--start-offset", start)
-    found = rows(tools("transactions", "describe-producers", *where))
-    assert [row[-1] for row in found if row[-1] != "None"] == [], "nothing is open any more"
+    producers = rows(tools("transactions", "describe-producers", *where))
+    assert [row[-1] for row in producers if row[-1] != "None"] == [], "nothing is open any more"
 
 
 def test_the_verifiable_tools_agree_on_what_was_sent(tools: Tools, clients: Clients) -> None:

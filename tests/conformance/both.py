@@ -138,7 +138,7 @@ class Side:
 
     def id_of(self, topic: str) -> UUID:
         self.topic_of(UUID(int=1))
-        return next(found for found, name in reversed(self.ids.items()) if name == topic)
+        return next(id for id, name in reversed(self.ids.items()) if name == topic)
 
 
 class Plain:
@@ -178,12 +178,12 @@ class Plain:
         return self._part(message)
 
     def _part(self, part: Part) -> dict[str, object]:
-        found: dict[str, object] = {}
+        fields: dict[str, object] = {}
         failed = bool(getattr(part, "error_code", 0))
         for field in part.SPEC.fields:
             if self.version in field.versions:
-                found[field.name] = self._value(field.name, getattr(part, field.name), failed, part)
-        return found
+                fields[field.name] = self._value(field.name, getattr(part, field.name), failed, part)
+        return fields
 
     def _value(self, name: str, value: object, failed: bool, part: Part) -> object:
         side = self.side
@@ -247,11 +247,11 @@ class Both:
 
     def compare(self, answers: list[M], version: int) -> M:
         theirs, ours = (Plain(side, version).of(answer) for side, answer in zip(self.sides, answers, strict=True))
-        found = "\n".join(differences(theirs, ours))
-        assert not found, f"{type(answers[0]).__name__} v{version}: Kafka's and Leadline's differ\n{found}"
+        report = "\n".join(differences(theirs, ours))
+        assert not report, f"{type(answers[0]).__name__} v{version}: Kafka's and Leadline's differ\n{report}"
         return answers[1]
 
-    def each(self, call: Callable[[Side], T]) -> list[T]:
+    def map(self, call: Callable[[Side], T]) -> list[T]:
         """What is done to both alike; the answers are the caller's affair."""
         return [call(side) for side in self.sides]
 
@@ -281,10 +281,10 @@ def produced(topic: str, records: bytes | None, partition: int = 0) -> ProduceRe
 
 
 def _is_created(side: Side, topic: CreateTopicsRequest.CreatableTopic) -> bool:
-    (told,) = side.ask(CreateTopicsResponse, CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7).topics
-    if "marked for deletion" in (told.error_message or ""):  # Kafka frees a name a moment after it has answered
+    (result,) = side.ask(CreateTopicsResponse, CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7).topics
+    if "marked for deletion" in (result.error_message or ""):  # Kafka frees a name a moment after it has answered
         return False
-    assert told.error_code == 0, told
+    assert result.error_code == 0, result
     return True
 
 
@@ -292,8 +292,8 @@ def _leads(side: Side, topic: str) -> bool:
     request = MetadataRequest(
         topics=[MetadataRequest.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
     )
-    (found,) = side.ask(MetadataResponse, request, 9).topics
-    return found.error_code == 0 and all(partition.leader_id >= 0 for partition in found.partitions)
+    (description,) = side.ask(MetadataResponse, request, 9).topics
+    return description.error_code == 0 and all(partition.leader_id >= 0 for partition in description.partitions)
 
 
 def differences(theirs: object, ours: object, path: str = "") -> Iterator[str]:
@@ -320,7 +320,8 @@ def _short(value: object) -> str:
 @contextmanager
 def both_brokers(directory: Path, settings: Mapping[str, object] = SETTINGS) -> Iterator[Both]:
     theirs, ours = (
-        [str(directory / name / each) for each in ("one", "two")] for name in ("kafka-data", "leadline-data")
+        [str(directory / name / directory_name) for directory_name in ("one", "two")]
+        for name in ("kafka-data", "leadline-data")
     )
     with (
         zookeeper(directory / "zookeeper") as coordinator,

@@ -89,7 +89,7 @@ class Member:
         ]
 
         def request(member_id: str) -> JoinGroupRequest:
-            asked = JoinGroupRequest(
+            join = JoinGroupRequest(
                 group_id=self.group,
                 session_timeout_ms=self.session_timeout_ms,
                 member_id=member_id,
@@ -97,12 +97,12 @@ class Member:
                 protocols=protocols,
             )
             if version >= 1:
-                asked.rebalance_timeout_ms = self.rebalance_timeout_ms
+                join.rebalance_timeout_ms = self.rebalance_timeout_ms
             if version >= 5:
-                asked.group_instance_id = self.instance
+                join.group_instance_id = self.instance
             if version >= 8:
-                asked.reason = reason
-            return asked
+                join.reason = reason
+            return join
 
         self.send(request, version)
 
@@ -125,7 +125,7 @@ class Member:
 
         def request(member_id: str) -> SyncGroupRequest:
             side = next(sides)
-            asked = SyncGroupRequest(
+            sync = SyncGroupRequest(
                 group_id=self.group,
                 generation_id=self.generation,
                 member_id=member_id,
@@ -135,10 +135,10 @@ class Member:
                 ],
             )
             if version >= 3:
-                asked.group_instance_id = self.instance
+                sync.group_instance_id = self.instance
             if version >= 5:
-                asked.protocol_type, asked.protocol_name = self.protocol_type, next(iter(self.protocols))
-            return asked
+                sync.protocol_type, sync.protocol_name = self.protocol_type, next(iter(self.protocols))
+            return sync
 
         self.send(request, version)
 
@@ -151,14 +151,14 @@ class Member:
 
     def heartbeat(self, version: int = HEARTBEAT, generation: int | None = None) -> int:
         def request(member_id: str) -> HeartbeatRequest:
-            asked = HeartbeatRequest(
+            beat = HeartbeatRequest(
                 group_id=self.group,
                 generation_id=self.generation if generation is None else generation,
                 member_id=member_id,
             )
             if version >= 3:
-                asked.group_instance_id = self.instance
-            return asked
+                beat.group_instance_id = self.instance
+            return beat
 
         return self.ask_and_compare(HeartbeatResponse, request, version).error_code
 
@@ -166,16 +166,16 @@ class Member:
         """Of partitions 0 and on. Error codes."""
 
         def request(member_id: str) -> OffsetCommitRequest:
-            asked = OffsetCommitRequest(group_id=self.group, topics=[committed_topic(topic, *offsets)])
+            commit = OffsetCommitRequest(group_id=self.group, topics=[committed_topic(topic, *offsets)])
             if version >= 1:
-                asked.member_id = member_id
-                asked.generation_id_or_member_epoch = self.generation if generation is None else generation
+                commit.member_id = member_id
+                commit.generation_id_or_member_epoch = self.generation if generation is None else generation
             if version >= 7:
-                asked.group_instance_id = self.instance
-            return asked
+                commit.group_instance_id = self.instance
+            return commit
 
         answer = self.ask_and_compare(OffsetCommitResponse, request, version)
-        return [partition.error_code for told in answer.topics for partition in told.partitions]
+        return [partition.error_code for committed in answer.topics for partition in committed.partitions]
 
     def leave(self, version: int = LEAVE) -> LeaveGroupResponse:
         def request(member_id: str) -> LeaveGroupRequest:
@@ -259,14 +259,14 @@ class MirroredGroup:
             self.until("PreparingRebalance")
             self.wait_for(len(names))
             first.send_join()
-            for each in (first, *others):
-                each.joined()
+            for member in (first, *others):
+                member.joined()
         everybody = [first, *others]
-        for each in others:
-            each.send_sync()
-        first.send_sync({each: name.encode() for each, name in zip(everybody, names, strict=True)})
-        for each, name in zip(everybody, names, strict=True):
-            assert each.synced().assignment == name.encode()
+        for member in others:
+            member.send_sync()
+        first.send_sync({member: name.encode() for member, name in zip(everybody, names, strict=True)})
+        for member, name in zip(everybody, names, strict=True):
+            assert member.synced().assignment == name.encode()
         return everybody
 
     def wait_for(self, members: int) -> None:

@@ -296,8 +296,8 @@ class Pair:
 
     def offset_for_time(self, timestamp: int) -> object:
         def ours() -> object:
-            found = self.log.offset_for_time(timestamp)
-            return None if found is None else tuple(found)
+            position = self.log.offset_for_time(timestamp)
+            return None if position is None else tuple(position)
 
         return self.compare_answers(
             "offset_for_time", ours, lambda: self.oracle.offset_for_timestamp(timestamp), timestamp

@@ -200,8 +200,8 @@ class Walk:
             self.pair.replicate(data[: len(data) - cut])
 
     def in_transaction(self, client: Client) -> bool:
-        known = self.pair.log.producer_state.by_id.get(client.id)
-        return known is not None and known.txn_first_offset is not None
+        producer = self.pair.log.producer_state.by_id.get(client.id)
+        return producer is not None and producer.txn_first_offset is not None
 
     # Everything else
 

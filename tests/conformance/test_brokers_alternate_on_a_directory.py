@@ -122,26 +122,26 @@ def consume(bootstrap: str, isolation: str) -> Everything:
             "check.crcs": True,
         }
     )
-    wanted = {(topic, n) for topic, (partitions, _) in TOPICS.items() for n in range(partitions)}
-    found: Everything = {partition: [] for partition in wanted}
-    client.assign([TopicPartition(topic, n, 0) for topic, n in wanted])
-    while wanted:
+    unfinished = {(topic, n) for topic, (partitions, _) in TOPICS.items() for n in range(partitions)}
+    records: Everything = {partition: [] for partition in unfinished}
+    client.assign([TopicPartition(topic, n, 0) for topic, n in unfinished])
+    while unfinished:
         message = client.poll(30)
-        assert message is not None, f"no more came from {wanted}"
+        assert message is not None, f"no more came from {unfinished}"
         topic, partition = message.topic() or "", message.partition() or 0
         error = message.error()
         if error is None:
-            found[topic, partition].append(seen(message))
+            records[topic, partition].append(seen_by_client(message))
         elif error.code() == ClientError._PARTITION_EOF:
-            wanted.discard((topic, partition))
+            unfinished.discard((topic, partition))
         else:
             raise KafkaException(error)
     client.commit(asynchronous=False)  # so that __consumer_offsets has something to say
     client.close()
-    return found
+    return records
 
 
-def seen(message: Message) -> Seen:
+def seen_by_client(message: Message) -> Seen:
     kind, timestamp = message.timestamp()
     assert (kind == TIMESTAMP_LOG_APPEND_TIME) == (message.topic() == "stamped")
     headers = tuple((str(pair[0]), _bytes(pair[1])) for pair in message.headers() or [])
@@ -179,12 +179,12 @@ def topic_config(topic: str) -> LogConfig:
 
 def uncommitted(log: Log) -> list[Seen]:
     data = whole_log(log)
-    return [_seen(r) for at, header in walk(data) if not header.is_control for r in records_of(data, at, header)]
+    return [seen_in_log(r) for at, header in walk(data) if not header.is_control for r in records_of(data, at, header)]
 
 
 def committed(log: Log) -> list[Seen]:
     """As a client does it: what is read with COMMITTED, without the batches of the transactions named as aborted."""
-    found: list[Seen] = []
+    records: list[Seen] = []
     offset = log.log_start
     while data := bytes_of(read := log.read(offset, 50_000, Isolation.COMMITTED)):
         aborted = sorted(read.aborted, key=lambda txn: txn.first_offset)
@@ -196,13 +196,13 @@ def committed(log: Log) -> list[Seen]:
                 if control_type(next(records_of(data, at, header)).key) is ControlType.ABORT:
                     aborting.discard(header.producer_id)
             elif not (header.is_transactional and header.producer_id in aborting):
-                found += [_seen(r) for r in records_of(data, at, header) if r.offset >= offset]
+                records += [seen_in_log(r) for r in records_of(data, at, header) if r.offset >= offset]
             last = header.last_offset
         offset = last + 1
-    return found
+    return records
 
 
-def _seen(record: Record) -> Seen:
+def seen_in_log(record: Record) -> Seen:
     headers = tuple((header.key, header.value) for header in record.headers)
     return Seen(record.offset, record.timestamp, record.key, record.value, headers)
 

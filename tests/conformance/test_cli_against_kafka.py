@@ -45,10 +45,10 @@ def test_a_topic_is_described_byte_for_byte_as_kafkas_tool_does(kafka: Broker) -
     assert out == "Created topic described.\n"
     described = topics_tool(kafka, "--describe", "--topic", "described")
     assert leadline(kafka, "topics", "describe", "described")[0] == described
-    (found,) = map(json.loads, lines(kafka, "topics", "describe", "described", "--json"))
-    assert found["topicId"] in described
-    assert found["configs"]["cleanup.policy"] == "compact,delete"
-    assert [partition["leader"] for partition in found["partitions"]] == [1, 1, 1]
+    (topic,) = map(json.loads, lines(kafka, "topics", "describe", "described", "--json"))
+    assert topic["topicId"] in described
+    assert topic["configs"]["cleanup.policy"] == "compact,delete"
+    assert [partition["leader"] for partition in topic["partitions"]] == [1, 1, 1]
 
 
 def test_topics_are_created_with_the_clusters_defaults_listed_altered_and_deleted(kafka: Broker) -> None:
@@ -67,7 +67,7 @@ def test_topics_are_created_with_the_clusters_defaults_listed_altered_and_delete
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ("topics create existing", "Topic 'existing' already exists. (TOPIC_ALREADY_EXISTS)"),
         ("topics create x --config retention=1", "Unknown topic config name: retention (INVALID_CONFIG)"),
@@ -90,12 +90,12 @@ def test_topics_are_created_with_the_clusters_defaults_listed_altered_and_delete
         ("perf produce exsting --records 1", "there is no topic exsting (did you mean existing?)"),
     ],
 )
-def test_what_the_cluster_refuses_is_one_line(kafka: Broker, arguments: str, said: str) -> None:
+def test_what_the_cluster_refuses_is_one_line(kafka: Broker, arguments: str, message: str) -> None:
     leadline(kafka, "topics", "create", "existing", "--if-not-exists")
     _, err = leadline(kafka, *arguments.split(), code=1)
     (line,) = err.splitlines()
     assert line.startswith("leadline: ")
-    assert said in line
+    assert message in line
 
 
 def test_what_may_be_missing_or_there_already_is_no_error(kafka: Broker) -> None:
@@ -127,11 +127,11 @@ def test_settings_of_brokers_are_shown_as_kafkas_tool_does(kafka: Broker) -> Non
 
 def test_what_is_produced_is_consumed_byte_for_byte_as_by_the_console_consumer(kafka: Broker) -> None:
     leadline(kafka, "topics", "create", "talk", "--partitions", "1")
-    given = b"h:1,i:two\tk1\tfirst\n\tk2\tNULL\n\tNULL\tthird\n"
+    produced = b"h:1,i:two\tk1\tfirst\n\tk2\tNULL\n\tNULL\tthird\n"
     options = ("--parse-headers", "--key-separator", r"\t", "--null-marker", "NULL", "--header", "all=yes")
-    _, err = leadline(kafka, "produce", "talk", *options, given=given)
+    _, err = leadline(kafka, "produce", "talk", *options, stdin=produced)
     assert err.startswith("produced 3 records (")
-    leadline(kafka, "produce", "talk", "--compression", "zstd", "--timestamp", "2024-05-01T12:00Z", given=b"plain")
+    leadline(kafka, "produce", "talk", "--compression", "zstd", "--timestamp", "2024-05-01T12:00Z", stdin=b"plain")
     printed = [f"print.{name}=true" for name in ALL_FIELDS.split(",")]
     theirs = tool(
         "console-consumer",
@@ -149,31 +149,31 @@ def test_a_whole_file_is_one_record(kafka: Broker, tmp_path: Path) -> None:
     leadline(kafka, "topics", "create", "files", "--partitions", "1")
     (tmp_path / "a").write_bytes(b"two\nlines")
     leadline(kafka, "produce", "files", "--file", str(tmp_path / "a"), "--key", "a")
-    leadline(kafka, "produce", "files", "--file", "-", given=b"\n\n")
-    found = [
+    leadline(kafka, "produce", "files", "--file", "-", stdin=b"\n\n")
+    rows = [
         json.loads(line) for line in lines(kafka, "consume", "files", "--offset", "0", "--max", "2", "--format=json")
     ]
-    assert [(row["key"], row["value"]) for row in found] == [("a", "two\nlines"), (None, "\n\n")]
+    assert [(row["key"], row["value"]) for row in rows] == [("a", "two\nlines"), (None, "\n\n")]
 
 
 def test_records_that_fail_are_told_and_counted_and_the_others_are_stored(kafka: Broker) -> None:
     leadline(kafka, "topics", "create", "small", "--partitions", "1", "--config", "max.message.bytes=1000")
-    given = b"a\n" + b"x" * 5000 + b"\nb\n"
-    _, err = leadline(kafka, "produce", "small", "--property", "batch.size=100", given=given, code=1)
+    produced = b"a\n" + b"x" * 5000 + b"\nb\n"
+    _, err = leadline(kafka, "produce", "small", "--property", "batch.size=100", stdin=produced, code=1)
     refused, summary = err.splitlines()
     assert "it has 5,000 B (5.0 KB); the topic's limit is 1,000 B" in refused
     assert summary.startswith("produced 2 records (")
     assert summary.endswith("; 1 record not stored")
-    _, err = leadline(kafka, "produce", "small", "--key-separator", ":", given=b"a:c\nnothing\nb:d\n", code=1)
+    _, err = leadline(kafka, "produce", "small", "--key-separator", ":", stdin=b"a:c\nnothing\nb:d\n", code=1)
     assert "line 2: no key separator ':' in 'nothing'" in err
     assert lines(kafka, "consume", "small", "--from-beginning", "--to-end") == ["a", "b", "c"]
 
 
 def test_a_transaction_is_seen_whole_or_not_at_all(kafka: Broker) -> None:
     leadline(kafka, "topics", "create", "deals", "--partitions", "1")
-    leadline(kafka, "produce", "deals", "--transactional-id", "t", given=b"a\nb\n")
+    leadline(kafka, "produce", "deals", "--transactional-id", "t", stdin=b"a\nb\n")
     _, err = leadline(
-        kafka, "produce", "deals", "--transactional-id", "t", "--key-separator", ":", given=b"k:c\nno\n", code=1
+        kafka, "produce", "deals", "--transactional-id", "t", "--key-separator", ":", stdin=b"k:c\nno\n", code=1
     )
     assert "the transaction was aborted" in err
     whole = ("consume", "deals", "--from-beginning", "--to-end")
@@ -185,7 +185,7 @@ def test_where_reading_starts_and_ends(kafka: Broker) -> None:
     leadline(kafka, "topics", "create", "ten", "--partitions", "2", "--config", "retention.ms=-1")
     for partition, at in (("0", "2024-01-01T00:00Z"), ("1", "now")):
         options = ("--partition", partition, "--timestamp", at)
-        leadline(kafka, "produce", "ten", *options, given="".join(f"{partition}{n}\n" for n in range(5)).encode())
+        leadline(kafka, "produce", "ten", *options, stdin="".join(f"{partition}{n}\n" for n in range(5)).encode())
     assert lines(kafka, "consume", "ten", "--partition", "1", "--offset", "-2", "--to-end") == ["13", "14"]
     assert lines(kafka, "consume", "ten", "--partition", "0", "--offset", "1", "--max", "2") == ["01", "02"]
     assert lines(kafka, "consume", "ten", "--from-time", "-1h", "--to-end") == ["10", "11", "12", "13", "14"]
@@ -195,7 +195,7 @@ def test_where_reading_starts_and_ends(kafka: Broker) -> None:
 
 def test_a_group_goes_on_where_what_was_written_out_ends(kafka: Broker) -> None:
     leadline(kafka, "topics", "create", "queue", "--partitions", "2")
-    leadline(kafka, "produce", "queue", given="".join(f"{n}\n" for n in range(10)).encode())
+    leadline(kafka, "produce", "queue", stdin="".join(f"{n}\n" for n in range(10)).encode())
     read = ("consume", "queue", "--group", "readers", "--from-beginning")
     first = lines(kafka, *read, "--max", "3")
     rest = lines(kafka, *read, "--to-end")
@@ -207,7 +207,7 @@ def test_a_group_goes_on_where_what_was_written_out_ends(kafka: Broker) -> None:
 
 def test_a_reader_that_goes_away_ends_consume_quietly(kafka: Broker) -> None:
     leadline(kafka, "topics", "create", "long", "--partitions", "1")
-    leadline(kafka, "produce", "long", given=b"x" * 100 + b"\n" + (b"y" * 100 + b"\n") * 20_000)
+    leadline(kafka, "produce", "long", stdin=b"x" * 100 + b"\n" + (b"y" * 100 + b"\n") * 20_000)
     process = started(kafka, "consume", "long", "--from-beginning")
     assert process.stdout is not None
     assert process.stderr is not None
@@ -224,7 +224,7 @@ def test_ctrl_c_ends_consume_with_a_summary(kafka: Broker) -> None:
     assert process.stdout is not None
     while not select([process.stdout], [], [], 1)[0]:  # it reads what comes once it knows where the topic ends
         assert process.poll() is None
-        leadline(kafka, "produce", "live", given=b"now\n")
+        leadline(kafka, "produce", "live", stdin=b"now\n")
     first = process.stdout.readline()
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=COMMAND_S)
@@ -239,9 +239,9 @@ def test_files_are_dumped_byte_for_byte_as_by_kafkas_tool(kafka: Broker) -> None
     settings = [part for name in ("segment.bytes=3000", "index.interval.bytes=100") for part in ("--config", name)]
     leadline(kafka, "topics", "create", "dumped", "--partitions", "1", *settings)
     for n in range(8):
-        leadline(kafka, "produce", "dumped", "--transactional-id", "d", "--header", "h=1", given=b"v" * 300)
+        leadline(kafka, "produce", "dumped", "--transactional-id", "d", "--header", "h=1", stdin=b"v" * 300)
         bad = ("--key-separator", ":", "--compression", "lz4") if n % 2 else ()
-        leadline(kafka, "produce", "dumped", "--transactional-id", "d", *bad, given=b"k:\xff\nw\n", code=n % 2)
+        leadline(kafka, "produce", "dumped", "--transactional-id", "d", *bad, stdin=b"k:\xff\nw\n", code=n % 2)
     directory = kafka.log_dir / "dumped-0"
     segments = sorted(path for path in directory.iterdir() if path.suffix in DUMPED)
     assert {path.suffix for path in segments} == DUMPED
@@ -278,10 +278,10 @@ def test_a_log_directory_of_kafkas_is_dumped_without_a_complaint(kafka: Broker) 
 def test_performance_is_measured(kafka: Broker, arguments: str, latencies: set[str]) -> None:
     leadline(kafka, "topics", "create", "fast", "--partitions", "1", "--if-not-exists")
     kind, *rest = arguments.split()
-    found = json.loads(leadline(kafka, "perf", kind, "fast", *rest, "--json")[0])
-    wanted = int(rest[1]) if rest[0] == "--records" else 100
-    assert found["records"] == pytest.approx(wanted, rel=0.2)
-    assert found["recordsPerSecond"] == pytest.approx(found["records"] / found["seconds"], rel=0.05)
-    assert latencies <= found.keys()
+    measured = json.loads(leadline(kafka, "perf", kind, "fast", *rest, "--json")[0])
+    expected = int(rest[1]) if rest[0] == "--records" else 100
+    assert measured["records"] == pytest.approx(expected, rel=0.2)
+    assert measured["recordsPerSecond"] == pytest.approx(measured["records"] / measured["seconds"], rel=0.05)
+    assert latencies <= measured.keys()
     for name in latencies:
-        assert 0 < found[name]["p50"] <= found[name]["p95"] <= found[name]["p99"] <= found[name]["p99.9"]
+        assert 0 < measured[name]["p50"] <= measured[name]["p95"] <= measured[name]["p99"] <= measured[name]["p99.9"]

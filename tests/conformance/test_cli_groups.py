@@ -39,21 +39,23 @@ def topic_with_records(cluster: Side, name: str, partitions: int = 2, records: i
 
 
 def consumer(cluster: Side, group: str, **settings: str) -> Consumer:
-    given = {name.replace("_", "."): value for name, value in settings.items()}
-    return Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group, "enable.auto.commit": "false"} | given)
+    own_settings = {name.replace("_", "."): value for name, value in settings.items()}
+    return Consumer(
+        {"bootstrap.servers": cluster.bootstrap, "group.id": group, "enable.auto.commit": "false"} | own_settings
+    )
 
 
 def commit(cluster: Side, group: str, topic: str, *offsets: int, metadata: str = "") -> None:
     """As a consumer without a group's protocol does it."""
     client = consumer(cluster, group)
-    given = [TopicPartition(topic, n, offset, metadata) for n, offset in enumerate(offsets)]
-    assert all(done.error is None for done in client.commit(offsets=given, asynchronous=False) or [])
+    partitions = [TopicPartition(topic, n, offset, metadata) for n, offset in enumerate(offsets)]
+    assert all(done.error is None for done in client.commit(offsets=partitions, asynchronous=False) or [])
     client.close()
 
 
 def committed(cluster: Side, group: str) -> dict[int, int]:
-    (found,) = map(json.loads, lines(cluster, "groups", "describe", group, "--json"))
-    return {row["partition"]: row["committed"] for row in found["partitions"]}
+    (described,) = map(json.loads, lines(cluster, "groups", "describe", group, "--json"))
+    return {row["partition"]: row["committed"] for row in described["partitions"]}
 
 
 @contextmanager
@@ -85,7 +87,7 @@ def test_an_active_group_is_described_as_kafkas_tool_does(cluster: Side) -> None
     topic = topic_with_records(cluster, "described-group")
     commit(cluster, "described", topic, 4, 10)
     with members(cluster, "described", topic, "anna", "ben"):
-        (found,) = map(json.loads, lines(cluster, "groups", "describe", "described", "--json"))
+        (described,) = map(json.loads, lines(cluster, "groups", "describe", "described", "--json"))
         theirs = kafkas(cluster, "--describe", "--group", "described")
         listed = kafkas(cluster, "--list", "--state")
         ours = [line.split()[:2] for line in lines(cluster, "groups", "list")[1:]]
@@ -94,7 +96,7 @@ def test_an_active_group_is_described_as_kafkas_tool_does(cluster: Side) -> None
             leadline(cluster, "groups", *arguments.split(), code=1)[1]
             for arguments in ("delete described", "reset-offsets described --all-topics --to-latest --execute")
         ]
-    ids = {member["memberId"]: member for member in found["members"]}
+    ids = {member["memberId"]: member for member in described["members"]}
     rows = [
         [
             "described",
@@ -102,10 +104,10 @@ def test_an_active_group_is_described_as_kafkas_tool_does(cluster: Side) -> None
             ids[row["owner"]]["host"],
             ids[row["owner"]]["clientId"],
         ]
-        for row in found["partitions"]
+        for row in described["partitions"]
     ]
     assert rows == sorted(theirs)
-    assert (found["state"], found["totalLag"]) == ("Stable", 6)
+    assert (described["state"], described["totalLag"]) == ("Stable", 6)
     assert [row for row in ours if row[0] == "described"] == [row[:2] for row in listed if row[0] == "described"]
     assert {row[0] for row in ours} == {row[0] for row in listed}
     assert "desk-anna" in text
@@ -140,8 +142,8 @@ def test_a_reset_is_what_kafkas_tool_would_do_and_can_be_undone(cluster: Side, t
     resets(cluster, *whose, "--to-earliest", "--execute")
     assert {int(row[2]): int(row[3]) for row in kafkas(cluster, "--describe", "--group", "rewound")} == {0: 0, 1: 0}
     resets(cluster, "rewound", "--undo", "--execute")
-    (found,) = map(json.loads, lines(cluster, "groups", "describe", "rewound", "--json"))
-    assert [(row["committed"], row["metadata"]) for row in found["partitions"]] == [(4, "mine"), (10, "mine")]
+    (described,) = map(json.loads, lines(cluster, "groups", "describe", "rewound", "--json"))
+    assert [(row["committed"], row["metadata"]) for row in described["partitions"]] == [(4, "mine"), (10, "mine")]
 
     file = tmp_path / "offsets.csv"
     exported, _ = leadline(cluster, "groups", "reset-offsets", *whose, "--to-latest", "--export")
@@ -213,7 +215,7 @@ def sorted_group(cluster: Side) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ("describe sorted-grup", "there is no group sorted-grup (did you mean sorted-group?)"),
         ("delete sorted-grup", "there is no group sorted-grup (did you mean sorted-group?)"),
@@ -224,8 +226,8 @@ def sorted_group(cluster: Side) -> None:
     ],
 )
 @pytest.mark.usefixtures("sorted_group")
-def test_what_cannot_be_done_is_one_line(cluster: Side, arguments: str, said: str) -> None:
+def test_what_cannot_be_done_is_one_line(cluster: Side, arguments: str, message: str) -> None:
     _, err = leadline(cluster, "groups", *arguments.split(), "--timeout", str(ANSWER_S), code=1)
     (line,) = err.splitlines()
     assert line.startswith("leadline: ")
-    assert said in line
+    assert message in line

@@ -75,9 +75,9 @@ def hang(cluster: Side, topic: str, partition: int, age_ms: int) -> tuple[int, i
     starts: list[int] = []
 
     def is_taken() -> bool:  # the setting reaches the broker a moment after it was made
-        (told,) = cluster.ask(ProduceResponse, request, 9).responses[0].partition_responses
-        starts.append(told.base_offset)
-        return told.error_code == 0
+        (response,) = cluster.ask(ProduceResponse, request, 9).responses[0].partition_responses
+        starts.append(response.base_offset)
+        return response.error_code == 0
 
     until(is_taken)
     return producer_id, starts[-1]
@@ -96,19 +96,19 @@ def objects(cluster: Side, *arguments: str) -> list[dict[str, Any]]:
 def test_transactions_are_listed_and_described_as_kafkas_tool_does(cluster: Side) -> None:
     deals = topic(cluster, "listed-deals")
     with transaction(cluster, "listed-1", deals, 0, 1) as producer:
-        ours = [[str(each[name]) for name in LISTED] for each in objects(cluster, "list")]
+        ours = [[str(row[name]) for name in LISTED] for row in objects(cluster, "list")]
         theirs = kafkas(cluster, "list")
-        (found,) = objects(cluster, "describe", "listed-1")
-        (told,) = kafkas(cluster, "describe", "--transactional-id", "listed-1")
+        (described,) = objects(cluster, "describe", "listed-1")
+        (columns,) = kafkas(cluster, "describe", "--transactional-id", "listed-1")
         assert [row for row in ours if row[0] == "listed-1"] == [row for row in theirs if row[0] == "listed-1"]
         assert {row[0] for row in ours} == {row[0] for row in theirs}
-        assert [str(found[name]) for name in DESCRIBED] == told[:7]
-        assert found["partitions"] == [{"topic": deals, "partition": 0}, {"topic": deals, "partition": 1}]
+        assert [str(described[name]) for name in DESCRIBED] == columns[:7]
+        assert described["partitions"] == [{"topic": deals, "partition": 0}, {"topic": deals, "partition": 1}]
 
-        ongoing = objects(cluster, "list", "--state", "Ongoing", "--producer-id", str(found["producerId"]))
-        assert [each["transactionalId"] for each in ongoing] == ["listed-1"]
+        ongoing = objects(cluster, "list", "--state", "Ongoing", "--producer-id", str(described["producerId"]))
+        assert [row["transactionalId"] for row in ongoing] == ["listed-1"]
         old = objects(cluster, "list", "--longer-than", "1h")
-        assert "listed-1" not in [each["transactionalId"] for each in old]
+        assert "listed-1" not in [row["transactionalId"] for row in old]
         producer.commit_transaction(READY_S)
         producer.begin_transaction()
     until(lambda: objects(cluster, "describe", "listed-1")[0]["state"] == "CompleteCommit")
@@ -123,9 +123,9 @@ DESCRIBED = ("coordinator", "transactionalId", "producerId", "producerEpoch", "s
 
 def test_what_holds_the_last_stable_offset_is_named(cluster: Side) -> None:
     deals = topic(cluster, "blocked-deals")
-    leadline(cluster, "produce", deals, "--partition", "0", given=b"a\nb\n")
+    leadline(cluster, "produce", deals, "--partition", "0", stdin=b"a\nb\n")
     with transaction(cluster, "blocker", deals, 0), transaction(cluster, "second", deals, 0):
-        leadline(cluster, "produce", deals, "--partition", "0", given=b"c\nd\n")
+        leadline(cluster, "produce", deals, "--partition", "0", stdin=b"c\nd\n")
         first, second = objects(cluster, "blocking", deals)
         shown = lines(cluster, "transactions", "blocking", f"{deals}:0")
     assert (first["lastStableOffset"], first["highWatermark"], first["waiting"]) == (2, 6, 4)
@@ -143,10 +143,10 @@ def test_a_hanging_transaction_is_found_as_by_kafkas_tool_and_aborted(cluster: S
     with unverified(cluster):
         producer, start = hang(cluster, deals, 1, HOUR_MS)
         young, young_start = hang(cluster, deals, 0, 0)
-    (found,) = objects(cluster, "find-hanging", "--topic", deals)
-    ours = [str(found[name]) for name in HANGING]
+    (hanging,) = objects(cluster, "find-hanging", "--topic", deals)
+    ours = [str(hanging[name]) for name in HANGING]
     assert [ours] == [row[:7] for row in kafkas(cluster, "find-hanging", "--topic", deals)]
-    assert (found["producerId"], found["startOffset"]) == (producer, start)
+    assert (hanging["producerId"], hanging["startOffset"]) == (producer, start)
 
     call = ("transactions", "abort", f"{deals}:1", "--start-offset", str(start))
     assert lines(cluster, *call)[-1] == "Nothing has been changed; add --execute to do it."
@@ -180,7 +180,7 @@ def some_deals(cluster: Side) -> str:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ("describe nobody", "there is no transactional id nobody"),
         ("blocking no-deals", "there is no topic no-deals"),
@@ -190,8 +190,8 @@ def some_deals(cluster: Side) -> str:
     ],
 )
 @pytest.mark.usefixtures("some_deals")
-def test_what_cannot_be_done_is_one_line(cluster: Side, arguments: str, said: str) -> None:
+def test_what_cannot_be_done_is_one_line(cluster: Side, arguments: str, message: str) -> None:
     _, err = leadline(cluster, "transactions", *arguments.split(), "--timeout", str(ANSWER_S), code=1)
     (line,) = err.splitlines()
     assert line.startswith("leadline: ")
-    assert said in line
+    assert message in line

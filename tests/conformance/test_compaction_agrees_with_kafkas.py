@@ -191,8 +191,8 @@ def test_kafkas_dump_reads_what_is_left(logs: NewLogs) -> None:
 def dump(oracle: Oracle, directory: Path) -> list[str]:
     """Sorted: what it has to say of all files comes in the order of a hash map."""
     files = ",".join(str(path) for path in sorted(directory.glob("*.*")))
-    said = oracle.dump("--files", files, "--deep-iteration").replace(str(directory), "")
-    return sorted(said.splitlines())
+    output = oracle.dump("--files", files, "--deep-iteration").replace(str(directory), "")
+    return sorted(output.splitlines())
 
 
 def test_small_segments_become_one(logs: NewLogs) -> None:

@@ -51,9 +51,9 @@ C0 = TopicPartition("c", 0)  # has no other replica than the one on broker 1
 @contextmanager
 def our_controller(path: Path, zk: ZooKeeper) -> Iterator[str]:
     """A broker in a thread, elected as controller before any other broker starts. Yields its address."""
-    given = {"log.dirs": str(path), "listeners": "PLAINTEXT://127.0.0.1:0", "broker.id": str(CONTROLLER)}
+    own = {"log.dirs": str(path), "listeners": "PLAINTEXT://127.0.0.1:0", "broker.id": str(CONTROLLER)}
     settings = broker_settings(
-        given | {"zookeeper.connect": zk.connect, "auto.leader.rebalance.enable": "false"} | PATIENT
+        own | {"zookeeper.connect": zk.connect, "auto.leader.rebalance.enable": "false"} | PATIENT
     )
     started: list[str] = []
     ready, over = threading.Event(), threading.Event()
@@ -85,8 +85,8 @@ def until(zk: ZooKeeper, states: Mapping[TopicPartition, tuple[int, set[int]]]) 
     while time.monotonic() < deadline:
         nodes = read_if_still(zk)
         now = {tp: nodes.get(znodes.state_path(tp)) for tp in states}
-        found = {tp: znodes.decode_state(tp, data) for tp, data in now.items() if data}
-        is_so = {tp: (state.leader, set(state.isr)) for tp, state in found.items()} == dict(states)
+        decoded = {tp: znodes.decode_state(tp, data) for tp, data in now.items() if data}
+        is_so = {tp: (state.leader, set(state.isr)) for tp, state in decoded.items()} == dict(states)
         if is_so and not any(path.endswith("/gone") for path in nodes):
             return {path: TOPIC_ID.sub(b"", data) for path, data in nodes.items() if COMPARED.fullmatch(path)}
         time.sleep(0.1)
@@ -108,36 +108,36 @@ def led(by: Mapping[TopicPartition, int], isr: set[int]) -> dict[TopicPartition,
 
 def happen(path: Path, zk: ZooKeeper, theirs: str | None) -> list[dict[str, bytes]]:
     """A run of two brokers. Their controller is broker 0, or given by its address."""
-    found = []
+    snapshots = []
     with broker(path / "0", zk, broker_id=0, **SETTINGS) as first:
         with broker(path / "1", zk, broker_id=1, **SETTINGS) as second:
             admin: Any = api.AdminClient({"bootstrap.servers": theirs or first.bootstrap})
             ask_for_everything(admin)
-            found.append(until(zk, led(LED_BY_THE_FIRST, {0, 1})))
+            snapshots.append(until(zk, led(LED_BY_THE_FIRST, {0, 1})))
             produce(first.bootstrap)
             second.stop()  # hands over, and says so to the controller
-            found.append(until(zk, led(dict.fromkeys(LED_BY_THE_FIRST, 0) | {C0: -1}, {0})))
+            snapshots.append(until(zk, led(dict.fromkeys(LED_BY_THE_FIRST, 0) | {C0: -1}, {0})))
             produce(first.bootstrap)
         with broker(path / "1", zk, broker_id=1, **SETTINGS) as second:
-            found.append(until(zk, led(dict.fromkeys(LED_BY_THE_FIRST, 0) | {C0: 1}, {0, 1})))
+            snapshots.append(until(zk, led(dict.fromkeys(LED_BY_THE_FIRST, 0) | {C0: 1}, {0, 1})))
             tool("leader-election", "--bootstrap-server", first.bootstrap, "--election-type", "preferred",
                  "--all-topic-partitions")  # fmt: skip
-            found.append(until(zk, led(LED_BY_THE_FIRST, {0, 1})))
+            snapshots.append(until(zk, led(LED_BY_THE_FIRST, {0, 1})))
             produce(first.bootstrap)
             reassign(path / "reassignment.json", first.bootstrap)
             moved = {C0: (0, {0}), TopicPartition("b", 0): (0, {0}), TopicPartition("b", 1): (1, {0, 1})}
-            found.append(until(zk, led(LED_BY_THE_FIRST, {0, 1}) | moved))
+            snapshots.append(until(zk, led(LED_BY_THE_FIRST, {0, 1}) | moved))
             second.kill()
-            found.append(until(zk, {tp: (0, {0}) for tp in LED_BY_THE_FIRST}))
+            snapshots.append(until(zk, {tp: (0, {0}) for tp in LED_BY_THE_FIRST}))
             produce(first.bootstrap)
-    return found
+    return snapshots
 
 
 def reassign(file: Path, bootstrap: str) -> None:
     """One moves to another broker, one has a replica less, one has another preferred leader."""
-    wanted = {"c": [0], "b": [0]}
+    assignments = {"c": [0], "b": [0]}
     partitions: list[dict[str, object]] = [
-        {"topic": topic, "partition": 0, "replicas": to} for topic, to in wanted.items()
+        {"topic": topic, "partition": 0, "replicas": to} for topic, to in assignments.items()
     ]
     partitions.append({"topic": "b", "partition": 1, "replicas": [0, 1]})
     file.write_text(json.dumps({"version": 1, "partitions": partitions}))
@@ -161,11 +161,11 @@ def ask_for_everything(admin: Any) -> None:
 def produce(bootstrap: str) -> None:
     """Brokers lead and follow as they were told: what is written with acks=all is on all in-sync replicas."""
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": PATIENCE_S * 1000})
-    told: list[object] = []
+    errors: list[object] = []
     for partition in range(5):
-        producer.produce("a", b"value", b"key", partition=partition, on_delivery=lambda error, _: told.append(error))
+        producer.produce("a", b"value", b"key", partition=partition, on_delivery=lambda error, _: errors.append(error))
     assert producer.flush(PATIENCE_S) == 0
-    assert told == [None] * 5
+    assert errors == [None] * 5
 
 
 def by_their_controller(path: Path) -> list[dict[str, bytes]]:

@@ -31,12 +31,12 @@ RULES: list[tuple[dict[str, object], Rule]] = [
 ]
 
 
-@pytest.mark.parametrize(("asked", "rule"), RULES, ids=["offline", "unclean", "preferred", "reassigned", "shutdown"])
-def test_the_same_one_is_elected(oracle: Oracle, asked: dict[str, object], rule: Rule) -> None:
+@pytest.mark.parametrize(("election", "rule"), RULES, ids=["offline", "unclean", "preferred", "reassigned", "shutdown"])
+def test_the_same_one_is_elected(oracle: Oracle, election: dict[str, object], rule: Rule) -> None:
     orders = [order for members in SETS if members for order in permutations(members)]
     for assigned in ASSIGNED:
         for isr in orders:
             for alive in SETS:
                 elected = rule(LeaderAndIsr(1, 0, isr), assigned, alive)
-                theirs = oracle.ask("elect", assigned=assigned, isr=isr, alive=alive, **asked)
+                theirs = oracle.ask("elect", assigned=assigned, isr=isr, alive=alive, **election)
                 assert (None if elected is None else elected.leader) == theirs, (assigned, isr, alive)

@@ -20,7 +20,7 @@ ERRORS = [FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdE
 Wanted = dict[TopicPartition, FetchPosition]
 
 
-def wanted(chosen: random.Random) -> Wanted:
+def any_partitions(chosen: random.Random) -> Wanted:
     """Some partitions at some offsets; a topic may have no id, or another one than before."""
     ids = {topic: uuid.UUID(int=10 * n + chosen.choice([1, 1, 1, 1, 2, -10 * n])) for n, topic in enumerate(TOPICS)}
     partitions = [TopicPartition(topic, n) for topic in TOPICS for n in range(3)]
@@ -34,8 +34,8 @@ def as_number(topic_id: bytes) -> int:
     return int.from_bytes(topic_id)
 
 
-def described(found: list[Forgotten]) -> list[list[object]]:
-    return [[one.tp.topic, as_number(one.topic_id), one.tp.partition] for one in found]
+def described(forgotten: list[Forgotten]) -> list[list[object]]:
+    return [[one.tp.topic, as_number(one.topic_id), one.tp.partition] for one in forgotten]
 
 
 def described_positions(positions: Wanted) -> list[list[object]]:
@@ -67,10 +67,10 @@ def answer(oracle: Oracle, session: FetchSession, request: FetchSessionRequest, 
     code = chosen.choice(ERRORS).code if chosen.random() < 0.1 else 0
     session_id = chosen.choice([request.session_id or 5, request.session_id or 5, 0])
     throttle_ms = chosen.choice([0, 0, 100])
-    told = answered(session, chosen) if code == 0 else []
+    partitions = answered(session, chosen) if code == 0 else []
     ours = [
         session.partition(topic, id_.bytes if request.by_id else NO_TOPIC_ID, partition)
-        for topic, id_, partition in told
+        for topic, id_, partition in partitions
     ]
     theirs = oracle.ask(
         "session_received",
@@ -78,7 +78,7 @@ def answer(oracle: Oracle, session: FetchSession, request: FetchSessionRequest, 
         session_id=session_id,
         throttle_ms=throttle_ms,
         by_id=request.by_id,
-        answered=[(topic, id_.int, partition) for topic, id_, partition in told],
+        answered=[(topic, id_.int, partition) for topic, id_, partition in partitions],
     )
     assert session.received(code, session_id, ours, throttle_ms) is theirs
 
@@ -88,9 +88,9 @@ def test_both_sessions_say_the_same(oracle: Oracle, seed: int) -> None:
     chosen = random.Random(seed)
     session, incremental = FetchSession(), 0
     oracle.ask("session")
-    now = wanted(chosen)
+    now = any_partitions(chosen)
     for _ in range(100):
-        now = chosen.choice([now, now, wanted(chosen)])
+        now = chosen.choice([now, now, any_partitions(chosen)])
         request = next_request(session, now)
         theirs = oracle.ask("session_next", wanted=described_positions(now))
         if request is None:

@@ -46,10 +46,10 @@ def created(kafka: Side) -> UUID:
     ]
     configs = [CreateTopicsRequest.CreateableTopicConfig(name="segment.bytes", value=str(SEGMENT_BYTES))]
     topic = CREATABLE(name=TOPIC, num_partitions=-1, replication_factor=-1, assignments=assignments, configs=configs)
-    (told,) = kafka.ask(CreateTopicsResponse, CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7).topics
-    assert told.error_code == 0, told
+    (result,) = kafka.ask(CreateTopicsResponse, CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7).topics
+    assert result.error_code == 0, result
     until(lambda: _leads(kafka, TOPIC))
-    return told.topic_id
+    return result.topic_id
 
 
 def produce(kafka: Side, partition: int, count: int) -> None:

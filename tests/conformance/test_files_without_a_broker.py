@@ -53,16 +53,16 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Kafka:
         data = [str(folders[1] / "data"), str(folders[2] / "data")]
         until(lambda: all(is_whole(log) for log in logs_in(data, [ORDERS.topic])), 60)
         until(lambda: all(log.cleaned_until for log in logs_in(data, [STATES.topic])), 60)
-        seen = [*findings(data), [len(rows(log)) for log in logs_in(data, [ORDERS.topic])]]
+        expected = [*findings(data), [len(rows(log)) for log in logs_in(data, [ORDERS.topic])]]
         one.stop()
         two.kill()
-    return Kafka(data, seen)
+    return Kafka(data, expected)
 
 
 def create(servers: str, topic: str, *settings: str) -> None:
-    given = [part for setting in settings for part in ("--config", setting)]
+    configs = [part for setting in settings for part in ("--config", setting)]
     tool("topics", "--bootstrap-server", servers, "--create", "--topic", topic,
-         "--partitions", "1", "--replication-factor", "2", *given)  # fmt: skip
+         "--partitions", "1", "--replication-factor", "2", *configs)  # fmt: skip
 
 
 def fill(servers: str) -> None:
@@ -89,19 +89,19 @@ def is_whole(log: LogFiles) -> bool:
 
 
 def findings(paths: list[str]) -> list[object]:
-    logs, found = logs_of(paths)
-    return [*found, *(one for unit in units(logs, checksums=True) for one in audit_unit(unit).findings)]
+    logs, unreadable = logs_of(paths)
+    return [*unreadable, *(one for unit in units(logs, checksums=True) for one in audit_unit(unit).findings)]
 
 
 def rows(log: LogFiles, *, committed: bool = False) -> list[tuple[int, bytes]]:
     end = segments.readable_until(log, committed=committed)
     aborted = segments.aborted_in(log, 0, end) if committed else None
-    found: Iterator[tuple[int, bytes]] = (
+    pairs: Iterator[tuple[int, bytes]] = (
         pair
         for batch in segments.rows(log, 0, end, aborted=aborted)
         for pair in zip(batch.column("offset").to_pylist(), batch.column("value").to_pylist(), strict=True)
     )
-    return list(found)
+    return list(pairs)
 
 
 def test_healthy_replicas_of_a_running_kafka_give_no_findings(kafka: Kafka) -> None:
@@ -115,9 +115,9 @@ def test_nor_do_they_after_one_was_killed_and_the_other_stopped(kafka: Kafka) ->
 def test_its_records_are_read_from_each_replica_as_they_were_written(kafka: Kafka) -> None:
     for log in logs_in(kafka.data, [ORDERS.topic]):
         assert len(log.segments) > 2
-        found = rows(log)
-        assert [value for _, value in found[:PLAIN]] == [f"v{n}".encode() * 10 for n in range(PLAIN)]
-        assert len(found) == PLAIN + IN_TRANSACTIONS
+        records = rows(log)
+        assert [value for _, value in records[:PLAIN]] == [f"v{n}".encode() * 10 for n in range(PLAIN)]
+        assert len(records) == PLAIN + IN_TRANSACTIONS
         assert len(rows(log, committed=True)) == PLAIN + IN_TRANSACTIONS - ABORTED
 
 

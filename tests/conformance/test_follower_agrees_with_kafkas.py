@@ -39,8 +39,8 @@ class Both:
     def follow(self) -> None:
         """Of a new leader, or of the same in a new epoch."""
         self.epoch += self.chosen.choice([1, 2])
-        told = ControllerUpdate(LeaderAndIsr(2, self.epoch, (2,)), (1, 2), {}, 1)
-        self.node.told(told, START_MS)
+        update = ControllerUpdate(LeaderAndIsr(2, self.epoch, (2,)), (1, 2), {}, 1)
+        self.node.apply(update, START_MS)
         self.compare(self.oracle.ask("followed_epoch", leader_epoch=self.epoch))
 
     def compare(self, theirs: dict[str, object]) -> None:
@@ -62,14 +62,14 @@ class Both:
 
     def round(self) -> None:
         """One fetch; of one that rests or failed, nothing more is to be had until the next epoch."""
-        asked = self.node.ask(START_MS)
-        if asked is None:
+        position = self.node.ask(START_MS)
+        if position is None:
             self.follow()
             return
-        assert isinstance(asked, FetchPosition)
+        assert isinstance(position, FetchPosition)
         reply = self.reply()
         latest, earliest = (self.offset(reply.answer.error_code) for _ in range(2))
-        self.node.receive(asked, reply, START_MS)
+        self.node.receive(position, reply, START_MS)
         while isinstance(question := self.node.ask(START_MS), AskOffset):
             code, offset = latest if question.timestamp == LATEST_TIMESTAMP else earliest
             self.node.receive(question, Reply(FetchAnswer(code), offset=offset), START_MS)
@@ -91,11 +91,11 @@ class Both:
     def records(self) -> tuple[Record, ...]:
         log = self.node.log
         epoch = log.epochs.latest.epoch if log.epochs.latest is not None else 0
-        found = []
+        records = []
         for n in range(self.chosen.randrange(5)):
             epoch = self.chosen.choice([epoch, epoch, self.chosen.randint(epoch, self.epoch)])
-            found.append(Record(log.log_end + n, epoch, "v"))
-        return tuple(found)
+            records.append(Record(log.log_end + n, epoch, "v"))
+        return tuple(records)
 
     def offset(self, code: int) -> tuple[int, int]:
         """Where the leader's log ends, or starts; or why it does not tell."""

@@ -74,8 +74,10 @@ class Consumer:
         until(self._is_served)
 
     def _is_served(self) -> bool:
-        found = self.ask(FindCoordinatorResponse, FindCoordinatorRequest(coordinator_keys=["any"]), 4).coordinators[0]
-        return found.error_code == 0 and self.ask(ListGroupsResponse, ListGroupsRequest(), 4).error_code == 0
+        coordinator = self.ask(
+            FindCoordinatorResponse, FindCoordinatorRequest(coordinator_keys=["any"]), 4
+        ).coordinators[0]
+        return coordinator.error_code == 0 and self.ask(ListGroupsResponse, ListGroupsRequest(), 4).error_code == 0
 
     def join(self, group: str) -> Stay:
         request = JoinGroupRequest(
@@ -112,13 +114,13 @@ class Consumer:
         if retention_ms is not None:
             request.retention_time_ms = retention_ms
         answer = self.ask(OffsetCommitResponse, request, 8 if retention_ms is None else 4)
-        assert {each.error_code for each in answer.topics[0].partitions} == {0}, answer
+        assert {partition.error_code for partition in answer.topics[0].partitions} == {0}, answer
 
     def state(self, *groups: str) -> object:
         """All that can be asked about them."""
         described = self.ask(DescribeGroupsResponse, DescribeGroupsRequest(groups=list(groups)), 5)
-        asked = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None) for group in groups]
-        fetched = self.ask(OffsetFetchResponse, OffsetFetchRequest(groups=asked), 8)
+        requested = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None) for group in groups]
+        fetched = self.ask(OffsetFetchResponse, OffsetFetchRequest(groups=requested), 8)
         offsets = {
             (group.group_id, topic.name, part.partition_index): (part.committed_offset, part.metadata)
             for group in fetched.groups
@@ -129,7 +131,7 @@ class Consumer:
         return (
             described,
             offsets,
-            sorted((each.group_id, each.group_state) for each in listed if each.group_id in groups),
+            sorted((group.group_id, group.group_state) for group in listed if group.group_id in groups),
         )
 
 
@@ -178,7 +180,7 @@ def test_groups_go_from_kafka_to_leadline_and_back(tmp_path: Path) -> None:
             own = us.join("ours")
             us.commit("ours", 10, stay=own)
             between = us.state(*groups)
-            told = {name: printed(ours.bootstrap, name) for name in FORMATTERS}
+            formatted = {name: printed(ours.bootstrap, name) for name in FORMATTERS}
             assert ours.stop() == 0
 
         with (
@@ -189,9 +191,9 @@ def test_groups_go_from_kafka_to_leadline_and_back(tmp_path: Path) -> None:
             until(lambda: theirs.state(*groups) == between)
             assert theirs.is_alive(stay)
             assert theirs.is_alive(own)
-            assert {name: printed(kafka.bootstrap, name) for name in FORMATTERS} == told
+            assert {name: printed(kafka.bootstrap, name) for name in FORMATTERS} == formatted
             assert " ERROR " not in kafka.log.read_text()
-    offsets, metadata = told["OffsetsMessageFormatter"], told["GroupMetadataMessageFormatter"]
+    offsets, metadata = formatted["OffsetsMessageFormatter"], formatted["GroupMetadataMessageFormatter"]
     assert any(line.startswith("[stable,orders,0]::OffsetAndMetadata(offset=7") for line in offsets), offsets
     assert any(line.startswith("[deleted,orders,0]::NULL") for line in offsets), offsets
     assert any(own.member_id in line and line.startswith("ours::") for line in metadata), metadata
@@ -204,13 +206,13 @@ def journal(side: Side, group: str) -> list[object]:
     request = FetchRequest(topics=[FetchRequest.FetchTopic(topic=OFFSETS, partitions=[part])], max_bytes=1 << 24)
     data = side.ask(FetchResponse, request, 11).responses[0].partitions[0].records
     assert isinstance(data, memoryview)
-    found: list[object] = []
+    entries: list[object] = []
     for position, header in walk(data):
         records = [record for record in records_of(data, position, header) if group.encode() in (record.key or b"")]
         if records:
             fields = header.attributes, header.producer_id, header.producer_epoch, header.base_sequence
-            found += [(*fields, record.key, _value(record.key or b"", record.value)) for record in records]
-    return found
+            entries += [(*fields, record.key, _value(record.key or b"", record.value)) for record in records]
+    return entries
 
 
 def _value(key: bytes, value: bytes | None) -> object:
@@ -247,6 +249,6 @@ def test_both_write_the_same_records(both: Both) -> None:
         group.until("Empty")
         both.ask_and_compare(OffsetCommitResponse, old, 3)
         both.ask_and_compare(DeleteGroupsResponse, DeleteGroupsRequest(groups_names=["journalled-group"]), 2)
-    theirs, ours = both.each(lambda side: journal(side, "journalled-group"))
+    theirs, ours = both.map(lambda side: journal(side, "journalled-group"))
     assert len(theirs) > 10
     assert ours == theirs

@@ -58,8 +58,10 @@ def code(call: Callable[[], object]) -> str:
     try:
         call()
     except KafkaException as error:
-        told = error.args[0]
-        return f"{told.name()}{', fatal' if told.fatal() else ''}{', abortable' if told.txn_requires_abort() else ''}"
+        cause = error.args[0]
+        return (
+            f"{cause.name()}{', fatal' if cause.fatal() else ''}{', abortable' if cause.txn_requires_abort() else ''}"
+        )
     return "fine"
 
 
@@ -118,8 +120,8 @@ class Place:
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
-                asked = self.admin.describe_consumer_groups([name], request_timeout=ASK_AGAIN_S)
-                return asked[name].result(PATIENCE_S)
+                futures = self.admin.describe_consumer_groups([name], request_timeout=ASK_AGAIN_S)
+                return futures[name].result(PATIENCE_S)
             except KafkaException as error:
                 if error.args[0].name() not in NOT_YET or time.monotonic() > deadline:
                     raise
@@ -137,28 +139,28 @@ class Place:
         return False
 
     def described(self, group: str = "group") -> tuple[str, str, int]:
-        found = self.group(group)
-        return found.state.name, found.partition_assignor, len(found.members)
+        description = self.group(group)
+        return description.state.name, description.partition_assignor, len(description.members)
 
     def alter_offset(self, topic: str, offset: int, group: str = "group") -> str:
         """That of partition 0, by an administrator; the error."""
         name = f"{self.name}-{group}"
-        asked = confluent.ConsumerGroupTopicPartitions(name, [TopicPartition(topic, 0, offset)])
-        (told,) = self.admin.alter_consumer_group_offsets([asked])[name].result(PATIENCE_S).topic_partitions
-        return "fine" if told.error is None else str(told.error.name())
+        offsets = confluent.ConsumerGroupTopicPartitions(name, [TopicPartition(topic, 0, offset)])
+        (result,) = self.admin.alter_consumer_group_offsets([offsets])[name].result(PATIENCE_S).topic_partitions
+        return "fine" if result.error is None else str(result.error.name())
 
     def committed(self, topic: str, group: str = "group") -> list[int]:
         """By partition; -1001 if there is none."""
         consumer = self.consumer(group)
-        found = consumer.committed([TopicPartition(topic, n) for n in range(PARTITIONS)], PATIENCE_S)
+        partitions = consumer.committed([TopicPartition(topic, n) for n in range(PARTITIONS)], PATIENCE_S)
         consumer.close()
-        return [each.offset for each in found]
+        return [partition.offset for partition in partitions]
 
     def read(self, topic: str, isolation: str = "read_committed") -> list[bytes]:
         """All values from the start to the end as this isolation sees it, in their order."""
         consumer = self.consumer("none", isolation_level=isolation, enable_partition_eof=True)
         consumer.assign([TopicPartition(topic, n, 0) for n in range(PARTITIONS)])
-        found: list[bytes] = []
+        values: list[bytes] = []
         ended = 0
         deadline = time.monotonic() + PATIENCE_S
         while ended < PARTITIONS:
@@ -167,12 +169,12 @@ class Place:
                 if (error := message.error()) is None:
                     value = message.value()
                     assert isinstance(value, bytes)
-                    found.append(value)
+                    values.append(value)
                 else:
                     assert error.code() == KafkaError._PARTITION_EOF, error
                     ended += 1
         consumer.close()
-        return sorted(found)
+        return sorted(values)
 
 
 def _dotted(settings: dict[str, object]) -> dict[str, Any]:
@@ -206,7 +208,7 @@ class Member:
 
     def _poll(self) -> None:
         message = self.consumer.poll(0.05)
-        owns = sorted(each.partition for each in self.consumer.assignment())
+        owns = sorted(partition.partition for partition in self.consumer.assignment())
         self.rebalances += owns != self.owns
         self.owns = owns
         if message is None:
@@ -236,9 +238,9 @@ class Member:
         offsets = [TopicPartition(topic, n, offset) for n in range(PARTITIONS)]
 
         def commit() -> None:
-            for told in self.consumer.commit(offsets=offsets, asynchronous=False) or []:
-                if told.error is not None:
-                    raise KafkaException(told.error)
+            for committed in self.consumer.commit(offsets=offsets, asynchronous=False) or []:
+                if committed.error is not None:
+                    raise KafkaException(committed.error)
 
         return self.do(lambda: code(commit))
 
@@ -269,7 +271,9 @@ def settled(place: Place, *members: Member) -> list[int]:
 
     def is_so() -> bool:
         group = place.group()
-        assigned = [sorted(each.partition for each in member.assignment.topic_partitions) for member in group.members]
+        assigned = [
+            sorted(partition.partition for partition in member.assignment.topic_partitions) for member in group.members
+        ]
         held[:] = sorted(member.owns for member in members)
         is_stable = group.state.name == "STABLE" and sorted(assigned) == held
         return is_stable and set(range(PARTITIONS)) <= {partition for owns in held for partition in owns}
@@ -290,10 +294,10 @@ def several_consumers_join_at_once(strategy: str) -> Script:
         members = [place.member(topic, partition_assignment_strategy=strategy) for _ in range(3)]
         shares = settled(place, *members)
         until(lambda: sum(len(member.read) for member in members) >= 60)
-        told = [member.commit(topic, 10) for member in members]
+        outcomes = [member.commit(topic, 10) for member in members]
         late = place.member(topic, partition_assignment_strategy=strategy)
         more = settled(place, late, *members)
-        return shares, more, told, place.described(), place.committed(topic), late.read
+        return shares, more, outcomes, place.described(), place.committed(topic), late.read
 
     return script
 
@@ -335,9 +339,9 @@ def a_consumer_that_does_not_poll_is_expelled(place: Place) -> object:
     lazy.pause()
     busy = place.member(topic, **limits)
     shares = settled(place, busy)
-    told = lazy.commit(topic, 4)
+    outcome = lazy.commit(topic, 4)
     lazy.resume()
-    return shares, told, place.committed(topic), settled(place, lazy, busy)
+    return shares, outcome, place.committed(topic), settled(place, lazy, busy)
 
 
 def static_members_restart(place: Place) -> object:
@@ -373,12 +377,12 @@ def a_zombie_producer_is_fenced(place: Place) -> object:
     zombie.produce(topic, b"of the zombie", partition=0)
     assert zombie.flush(PATIENCE_S) == 0
     successor = place.transactional("fenced")
-    told = [code(lambda: zombie.commit_transaction(PATIENCE_S))]
-    told.append(code(zombie.begin_transaction))
+    outcomes = [code(lambda: zombie.commit_transaction(PATIENCE_S))]
+    outcomes.append(code(zombie.begin_transaction))
     successor.begin_transaction()
     successor.produce(topic, b"of its successor", partition=0)
-    told.append(code(lambda: successor.commit_transaction(PATIENCE_S)))
-    return told, place.read(topic), place.read(topic, "read_uncommitted")
+    outcomes.append(code(lambda: successor.commit_transaction(PATIENCE_S)))
+    return outcomes, place.read(topic), place.read(topic, "read_uncommitted")
 
 
 def a_zombie_that_only_writes_is_fenced(place: Place) -> object:
@@ -393,7 +397,7 @@ def a_zombie_that_only_writes_is_fenced(place: Place) -> object:
 def records_are_read_changed_and_written(place: Place) -> object:
     source, target = place.topic("source", records=60), place.topic("target")
     producer = place.transactional("loop")
-    seen: list[object] = []
+    rounds: list[object] = []
     for run, commit in enumerate((False, True)):  # what was aborted is done again
         consumer = place.consumer("loop", isolation_level="read_committed")
         consumer.subscribe([source])
@@ -420,8 +424,8 @@ def records_are_read_changed_and_written(place: Place) -> object:
         else:
             producer.abort_transaction(PATIENCE_S)
         consumer.close()
-        seen.append([open_yet, place.committed(source, "loop"), place.read(target)])
-    return seen, len(place.read(target, "read_uncommitted"))
+        rounds.append([open_yet, place.committed(source, "loop"), place.read(target)])
+    return rounds, len(place.read(target, "read_uncommitted"))
 
 
 def offsets_of_a_member_that_was_replaced_are_not_taken(place: Place) -> object:
@@ -430,14 +434,14 @@ def offsets_of_a_member_that_was_replaced_are_not_taken(place: Place) -> object:
     producer = place.transactional("generations")
     member = place.member(topic, partition_assignment_strategy="range")
     settled(place, member)
-    known = member.do(member.consumer.consumer_group_metadata)
+    metadata = member.do(member.consumer.consumer_group_metadata)
     other = place.member(topic, partition_assignment_strategy="range")
     settled(place, member, other)
     producer.begin_transaction()
     offsets = [TopicPartition(topic, 0, 1)]
-    told = code(lambda: producer.send_offsets_to_transaction(offsets, known, PATIENCE_S))
+    outcome = code(lambda: producer.send_offsets_to_transaction(offsets, metadata, PATIENCE_S))
     ended = code(lambda: producer.abort_transaction(PATIENCE_S))
-    return told, ended, place.committed(topic)
+    return outcome, ended, place.committed(topic)
 
 
 def a_transaction_takes_too_long(place: Place) -> object:
@@ -447,15 +451,15 @@ def a_transaction_takes_too_long(place: Place) -> object:
     producer.produce(topic, b"never seen", partition=0)
     assert producer.flush(PATIENCE_S) == 0
     until(lambda: ends(place, topic, "read_committed") == ends(place, topic, "read_uncommitted"))
-    told = code(lambda: producer.commit_transaction(PATIENCE_S))
-    return told, place.read(topic), ends(place, topic, "read_uncommitted")
+    outcome = code(lambda: producer.commit_transaction(PATIENCE_S))
+    return outcome, place.read(topic), ends(place, topic, "read_uncommitted")
 
 
 def ends(place: Place, topic: str, isolation: str) -> int:
     level = getattr(confluent.IsolationLevel, isolation.upper())
     where = TopicPartition(topic, 0)
-    found = place.admin.list_offsets({where: admin_api.OffsetSpec.latest()}, isolation_level=level)
-    return int(found[where].result(PATIENCE_S).offset)
+    futures = place.admin.list_offsets({where: admin_api.OffsetSpec.latest()}, isolation_level=level)
+    return int(futures[where].result(PATIENCE_S).offset)
 
 
 def a_transactional_id_expires(place: Place) -> object:
@@ -468,11 +472,11 @@ def a_transactional_id_expires(place: Place) -> object:
     until(lambda: place.has_forgotten("expired"))
     producer.begin_transaction()
     producer.produce(topic, b"after", partition=0)
-    told = code(lambda: producer.commit_transaction(PATIENCE_S))
+    outcome = code(lambda: producer.commit_transaction(PATIENCE_S))
     successor = place.transactional("expired")
     successor.begin_transaction()
     successor.produce(topic, b"anew", partition=0)
-    return told, code(lambda: successor.commit_transaction(PATIENCE_S)), place.read(topic)
+    return outcome, code(lambda: successor.commit_transaction(PATIENCE_S)), place.read(topic)
 
 
 def a_java_consumer_shares_a_group_with_librdkafka(place: Place) -> object:
@@ -483,8 +487,8 @@ def a_java_consumer_shares_a_group_with_librdkafka(place: Place) -> object:
         place.ends.append(java.close)
         other = place.member(topic, partition_assignment_strategy="range")
         settled(place, other)
-        asked = {"topic": topic, "group": f"{place.name}-group", "count": 30, "isolation": "read_committed"}
-        reading = threads.submit(java.ask, "read_in_group", **asked)
+        call = {"topic": topic, "group": f"{place.name}-group", "count": 30, "isolation": "read_committed"}
+        reading = threads.submit(java.ask, "read_in_group", **call)
         until(lambda: place.described()[::2] == ("STABLE", 2) and len(other.owns) == 3)
         described = place.described()
         place.fill(topic, 60)
@@ -497,11 +501,11 @@ def a_java_consumer_shares_a_group_with_librdkafka(place: Place) -> object:
 def groups_that_are_not_there(place: Place) -> object:
     nowhere, topic = f"{place.name}-nowhere", place.topic("nowhere")
     admin = place.admin
-    wanted = confluent.ConsumerGroupTopicPartitions
+    group_partitions = confluent.ConsumerGroupTopicPartitions
     return (
         place.described("nowhere"),
         code(lambda: admin.delete_consumer_groups([nowhere])[nowhere].result(PATIENCE_S)),
-        admin.list_consumer_group_offsets([wanted(nowhere)])[nowhere].result(PATIENCE_S).topic_partitions,
+        admin.list_consumer_group_offsets([group_partitions(nowhere)])[nowhere].result(PATIENCE_S).topic_partitions,
         place.committed(topic, "nowhere"),
         place.alter_offset(topic, 1, "nowhere"),
         place.described("nowhere"),
@@ -516,14 +520,14 @@ def a_group_that_is_in_use_is_not_changed(place: Place) -> object:
     member = place.member(topic)
     settled(place, member)
     name, admin = f"{place.name}-group", place.admin
-    told = [
+    outcomes = [
         code(lambda: admin.delete_consumer_groups([name])[name].result(PATIENCE_S)),
         place.alter_offset(topic, 1),
     ]
     member.close()
     until(lambda: place.described()[0] == "EMPTY")
-    told.append(place.alter_offset(topic, 2))
-    return told, place.committed(topic), place.described()
+    outcomes.append(place.alter_offset(topic, 2))
+    return outcomes, place.committed(topic), place.described()
 
 
 def an_offset_too_far_or_of_no_topic(place: Place) -> object:
@@ -531,14 +535,14 @@ def an_offset_too_far_or_of_no_topic(place: Place) -> object:
     consumer = place.consumer("odd")
 
     def commit(of: str, partition: int, offset: int, metadata: str = "") -> list[str]:
-        asked = TopicPartition(of, partition, offset, metadata)
+        position = TopicPartition(of, partition, offset, metadata)
         try:
-            told = consumer.commit(offsets=[asked], asynchronous=False)
+            results = consumer.commit(offsets=[position], asynchronous=False)
         except KafkaException as error:
             return [error.args[0].name()]
-        return ["fine" if each.error is None else each.error.name() for each in told or []]
+        return ["fine" if result.error is None else result.error.name() for result in results or []]
 
-    seen = [
+    outcomes = [
         commit(topic, 0, 1 << 40),
         commit(topic, PARTITIONS, 1),
         commit(f"{topic}-not", 0, 1),
@@ -546,7 +550,7 @@ def an_offset_too_far_or_of_no_topic(place: Place) -> object:
         commit(topic, 2, 2, "m" * 4096),
     ]
     consumer.close()
-    return seen, place.committed(topic, "odd")
+    return outcomes, place.committed(topic, "odd")
 
 
 SCRIPTS: dict[str, Script] = {

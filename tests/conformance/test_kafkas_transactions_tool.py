@@ -55,17 +55,17 @@ def test_it_lists_and_describes(broker: RunningBroker) -> None:
     assert header == ["TransactionalId", "Coordinator", "ProducerId", "TransactionState"]
     assert (listed[0], listed[1], listed[3]) == ("open", "5", "Ongoing")
     header, described = rows(broker, "describe", "--transactional-id", "open")
-    found = dict(zip(header, described, strict=False))
-    assert (found["CoordinatorId"], found["ProducerEpoch"], found["TransactionState"]) == ("5", "0", "Ongoing")
+    columns = dict(zip(header, described, strict=False))
+    assert (columns["CoordinatorId"], columns["ProducerEpoch"], columns["TransactionState"]) == ("5", "0", "Ongoing")
     assert described[-1] == f"{TOPIC}-0"
     header, producer = rows(broker, "describe-producers", "--topic", TOPIC, "--partition", "0")
-    found = dict(zip(header, producer, strict=True))
-    assert (found["ProducerId"], found["CurrentTransactionStartOffset"]) == (listed[2], "0")
+    columns = dict(zip(header, producer, strict=True))
+    assert (columns["ProducerId"], columns["CurrentTransactionStartOffset"]) == (listed[2], "0")
 
 
 def test_it_finds_the_one_that_hangs_and_ends_it(broker: RunningBroker) -> None:
-    header, found = rows(broker, "find-hanging", "--broker-id", "5")
-    hanging = dict(zip(header, found, strict=False))
+    header, row = rows(broker, "find-hanging", "--broker-id", "5")
+    hanging = dict(zip(header, row, strict=False))
     assert (hanging["Topic"], hanging["Partition"], hanging["ProducerId"]) == (TOPIC, "1", str(HANGING))
     assert stable_end(broker) == 0
     assert rows(broker, "abort", "--topic", TOPIC, "--partition", "1", "--start-offset", "0") == []

@@ -115,10 +115,10 @@ class Both:
         """What Kafka's does, if `code` is 0; otherwise it is to be refused with that."""
         try:
             self.compare_once_both_have_looked(self.oracle.ask(op, **arguments))
-            found = 0
+            our_code = 0
         except KafkaError as refused:
-            found = refused.code
-        assert found == code
+            our_code = refused.code
+        assert our_code == code
 
     # Steps
 
@@ -131,15 +131,15 @@ class Both:
 
     def fetch(self) -> None:
         replica = self.chosen.choice([2, 2, 3, 3, 4])
-        known = self.ours.followers.get(replica)
-        near = 0 if known is None else known.log_end
+        follower = self.ours.followers.get(replica)
+        near = 0 if follower is None else follower.log_end
         offset = min(max(near + self.chosen.choice([-1, 0, 1, 2, 100]), 0), self.ours.log_end)
         log_start = self.chosen.choice([0, 0, offset])
         code = _code_of(lambda: self.ours.follower(replica, self.ours.epoch))
         if code == 0:
             self.carry_out(self.ours.follower_fetched(replica, offset, log_start, self.now_ms))
-        told = {"replica": replica, "offset": offset, "log_start": log_start, "leader_epoch": self.ours.epoch}
-        self.ask_and_compare(code, "partition_fetched", **told)
+        fetch = {"replica": replica, "offset": offset, "log_start": log_start, "leader_epoch": self.ours.epoch}
+        self.ask_and_compare(code, "partition_fetched", **fetch)
 
     def shrink(self) -> None:
         self.carry_out(self.ours.shrink(self.now_ms))
@@ -154,14 +154,14 @@ class Both:
         if len(self.proposals) == self.answered:
             return
         proposal, self.answered = self.proposals[-1], len(self.proposals)
-        wanted = proposal.proposed
+        proposed = proposal.proposed
         decision = self.chosen.choice(
             [
-                wanted._replace(partition_epoch=wanted.partition_epoch + 1),
-                wanted._replace(partition_epoch=wanted.partition_epoch + 1),
-                wanted,
-                wanted._replace(leader_epoch=wanted.leader_epoch + 1),
-                wanted._replace(partition_epoch=wanted.partition_epoch - 1),
+                proposed._replace(partition_epoch=proposed.partition_epoch + 1),
+                proposed._replace(partition_epoch=proposed.partition_epoch + 1),
+                proposed,
+                proposed._replace(leader_epoch=proposed.leader_epoch + 1),
+                proposed._replace(partition_epoch=proposed.partition_epoch - 1),
                 None,
             ]
         )
@@ -170,7 +170,7 @@ class Both:
             is_forgotten = AFTER_REFUSAL.get(code) is Refusal.FORGET and proposal is self.ours.pending
             self.carry_out(self.ours.alter_refused(proposal, code, self.now_ms))
             theirs = self.oracle.ask("partition_answered", code=code)
-            if is_forgotten and not set(wanted.isr) <= set(self.ours.isr):
+            if is_forgotten and not set(proposed.isr) <= set(self.ours.isr):
                 self.compare_in_a_new_epoch()
             else:
                 self.compare_once_both_have_looked(theirs)

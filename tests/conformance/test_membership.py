@@ -20,8 +20,8 @@ OURS = Registration((RegisteredEndpoint("PLAINTEXT", "127.0.0.1", 1, "PLAINTEXT"
 
 async def known_to(kafka: Broker, brokers: set[int]) -> None:
     deadline = time.monotonic() + WAIT_S
-    while (known := await asyncio.to_thread(_brokers_known_to, kafka.port)) != brokers:
-        assert time.monotonic() < deadline, known
+    while (registered := await asyncio.to_thread(_brokers_known_to, kafka.port)) != brokers:
+        assert time.monotonic() < deadline, registered
         await asyncio.sleep(0.1)
 
 

@@ -49,11 +49,11 @@ class Mixed:
 
     @property
     def bootstrap(self) -> str:
-        return ",".join([self.ours.bootstrap, *(each.bootstrap for each in self.kafkas)])
+        return ",".join([self.ours.bootstrap, *(kafka.bootstrap for kafka in self.kafkas)])
 
     @property
     def dirs(self) -> list[Path]:
-        return [*(each.log_dir for each in self.kafkas), self.ours.directory]
+        return [*(kafka.log_dir for kafka in self.kafkas), self.ours.directory]
 
     def controller(self) -> int | None:
         if self.tree.exists(znodes.CONTROLLER) is None:
@@ -91,9 +91,11 @@ class Mixed:
         """Three replicas in sync for each partition, as each broker tells it."""
 
         def in_sync(broker: Connection) -> bool:
-            asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
-            (told,) = broker.ask(MetadataResponse, asked, 4).topics
-            return bool(told.partitions) and all(len(each.isr_nodes) == 3 for each in told.partitions)
+            request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
+            (description,) = broker.ask(MetadataResponse, request, 4).topics
+            return bool(description.partitions) and all(
+                len(partition.isr_nodes) == 3 for partition in description.partitions
+            )
 
         for address in self.bootstrap.split(","):
             host, port = address.split(":")
@@ -101,7 +103,10 @@ class Mixed:
                 until(partial(in_sync, broker), f"all replicas of {topic} in sync")
 
     def leaders(self, topic: str) -> set[int]:
-        return {each.leader for each in self.admin.list_topics(topic, timeout=60).topics[topic].partitions.values()}
+        return {
+            partition.leader
+            for partition in self.admin.list_topics(topic, timeout=60).topics[topic].partitions.values()
+        }
 
     def same_bytes(self, topic: str) -> None:
         """The replicas of each partition, once they have caught up."""
@@ -147,8 +152,8 @@ class Sent:
 
     def __init__(self, cluster: Mixed, topic: str, **settings: object) -> None:
         self.topic, self.values, self.errors = topic, set[bytes](), list[KafkaError]()
-        given = {"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "linger.ms": 1}
-        self.producer = Producer(given | {name.replace("_", "."): value for name, value in settings.items()})
+        defaults = {"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "linger.ms": 1}
+        self.producer = Producer(defaults | {name.replace("_", "."): value for name, value in settings.items()})
 
     def send(self, name: str, count: int) -> None:
         for number in range(count):
@@ -178,15 +183,15 @@ def read(cluster: Mixed, topic: str, group: str, count: int) -> list[bytes]:
             "enable.auto.commit": False,
         }
     )
-    found: list[bytes] = []
+    values: list[bytes] = []
     with closing(consumer):
         consumer.subscribe([topic])
         deadline = time.monotonic() + PATIENCE_S
-        while len(found) < count and time.monotonic() < deadline:
-            found += [message.value() or b"" for message in consumer.consume(500, 0.5) if message.error() is None]
-        found += [message.value() or b"" for message in consumer.consume(500, 0.5) if message.error() is None]
+        while len(values) < count and time.monotonic() < deadline:
+            values += [message.value() or b"" for message in consumer.consume(500, 0.5) if message.error() is None]
+        values += [message.value() or b"" for message in consumer.consume(500, 0.5) if message.error() is None]
         consumer.commit(asynchronous=False)
-    return found
+    return values
 
 
 @contextmanager
@@ -216,7 +221,7 @@ def test_records_groups_and_transactions_go_through_all_brokers(cluster: Mixed, 
             outcome(PATIENCE_S)
     expected = sorted([f"plain {n}" for n in range(1000)] + [f"committed {n} {m}" for n in range(4) for m in range(20)])
     for group in "abcd":
-        assert sorted(each.decode() for each in read(cluster, topic, f"{elected} {group}", 1080)) == expected
+        assert sorted(value.decode() for value in read(cluster, topic, f"{elected} {group}", 1080)) == expected
     cluster.same_bytes(topic)
     cluster.same_bytes("__consumer_offsets")
     cluster.same_bytes("__transaction_state")
@@ -247,7 +252,7 @@ def test_what_was_acknowledged_survives_its_death(cluster: Mixed, elected: str) 
     cluster.wait_for_all(topic)
     sent.send("after", 1000)
     sent.flush()
-    found = read(cluster, topic, f"death {elected}", 3000)
-    assert len(found) == len(set(found)) == len(sent.values) == 3000
-    assert set(found) == sent.values
+    values = read(cluster, topic, f"death {elected}", 3000)
+    assert len(values) == len(set(values)) == len(sent.values) == 3000
+    assert set(values) == sent.values
     cluster.same_bytes(topic)

@@ -41,12 +41,12 @@ def certificate(folder: Path) -> Path:
     """Key and certificate of a host of this name, in one file."""
     if not shutil.which("openssl"):
         pytest.skip("needs openssl to make a certificate")
-    key, found = folder / "key.pem", folder / "cert.pem"
+    key, chain = folder / "key.pem", folder / "cert.pem"
     command = (
         "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1"
     )
-    subprocess.run([*command.split(), "-keyout", key, "-out", found], check=True, capture_output=True)
-    (folder / "both.pem").write_text(key.read_text() + found.read_text())
+    subprocess.run([*command.split(), "-keyout", key, "-out", chain], check=True, capture_output=True)
+    (folder / "both.pem").write_text(key.read_text() + chain.read_text())
     return folder / "both.pem"
 
 
@@ -93,8 +93,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     with zookeeper(home / "zk") as zk, broker(home / "broker", zk, **settings) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap})
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
-            wanted = UserScramCredentialUpsertion("ada", ScramCredentialInfo(mechanism, 4096), b"secret")
-            for future in admin.alter_user_scram_credentials([wanted]).values():
+            credential = UserScramCredentialUpsertion("ada", ScramCredentialInfo(mechanism, 4096), b"secret")
+            for future in admin.alter_user_scram_credentials([credential]).values():
                 future.result(120)
         yield Kafka(running, ports, pem)
         CLUSTERS.close()
@@ -111,12 +111,12 @@ def write(client: Mapping[str, str], topic: str, batch: int, staging: Path) -> b
 
 
 def read(client: Mapping[str, str], topic: str) -> list[str]:
-    given = {f"kafka.{name}": value for name, value in client.items()}
+    options = {f"kafka.{name}": value for name, value in client.items()}
     reader = BatchReader(
-        read_options({**given, "subscribe": topic, "kafka.isolation.level": "read_committed"}, streaming=False)
+        read_options({**options, "subscribe": topic, "kafka.isolation.level": "read_committed"}, streaming=False)
     )
-    found = [rows.column("value").to_pylist() for part in reader.partitions() for rows in reader.read(part)]
-    return sorted(value.decode() for values in found for value in values)
+    columns = [rows.column("value").to_pylist() for part in reader.partitions() for rows in reader.read(part)]
+    return sorted(value.decode() for values in columns for value in values)
 
 
 @pytest.mark.parametrize("way", ["PLAINTEXT", "SSL", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -130,7 +130,7 @@ def test_through_any_listener_batches_are_written_once_and_read(kafka: Kafka, wa
 
 
 @pytest.mark.parametrize(
-    ("way", "changed", "said"),
+    ("way", "changed", "words"),
     [
         (
             "PLAIN",
@@ -148,10 +148,10 @@ def test_through_any_listener_batches_are_written_once_and_read(kafka: Kafka, wa
         ("SSL", {"ssl.truststore.type": "JKS"}, "it is no JKS store"),
     ],
 )
-def test_who_is_not_let_in_is_told_why(kafka: Kafka, way: str, changed: dict[str, str], said: str) -> None:
+def test_who_is_not_let_in_is_told_why(kafka: Kafka, way: str, changed: dict[str, str], words: str) -> None:
     with pytest.raises(AccessRefused) as error, ClusterClient({**kafka.ways[way], **changed}) as cluster:
         cluster.topics()
-    assert all(word in str(error.value) for word in said.split(", "))
+    assert all(word in str(error.value) for word in words.split(", "))
 
 
 def test_whoever_is_overtaken_is_fenced(kafka: Kafka) -> None:

@@ -72,19 +72,19 @@ def read(pair: Pair, offset: int, max_bytes: int, isolation: Isolation, *, min_o
     """The same on both sides: the bytes, where they lie, and what was aborted among them."""
 
     def ours() -> object:
-        found = pair.log.read(offset, max_bytes, isolation, min_one=min_one)
-        if found.slice is None:
+        fetched = pair.log.read(offset, max_bytes, isolation, min_one=min_one)
+        if fetched.slice is None:
             return b""
-        where = int(Path(found.slice.file.path).name.partition(".")[0]), found.slice.position
-        aborted = [(txn.producer_id, txn.first_offset) for txn in found.aborted]
-        return bytes_of(found), where, found.first_incomplete, within(bytes_of(found), aborted)
+        where = int(Path(fetched.slice.file.path).name.partition(".")[0]), fetched.slice.position
+        aborted = [(txn.producer_id, txn.first_offset) for txn in fetched.aborted]
+        return bytes_of(fetched), where, fetched.first_incomplete, within(bytes_of(fetched), aborted)
 
     def theirs() -> object:
-        found = pair.oracle.read(offset, max_bytes, ISOLATION[isolation], min_one=min_one)
-        if not found.data:
+        fetched = pair.oracle.read(offset, max_bytes, ISOLATION[isolation], min_one=min_one)
+        if not fetched.data:
             return b""
-        where = found.segment_base_offset, found.position
-        return found.data, where, found.first_entry_incomplete, within(found.data, found.aborted or [])
+        where = fetched.segment_base_offset, fetched.position
+        return fetched.data, where, fetched.first_entry_incomplete, within(fetched.data, fetched.aborted or [])
 
     answer = pair.compare_answers("read", ours, theirs, offset, max_bytes, isolation.name, min_one)
     return answer[0] if isinstance(answer, tuple) else b""
@@ -165,17 +165,17 @@ def test_the_largest_time_outlives_a_truncation(oracle: Oracle, tmp_path: Path) 
     pair.log.truncate_to(2)
     oracle.truncate_to(2)
     assert oracle.offset_for_timestamp(MAX) is None
-    found = pair.log.offset_for_time(MAX)
-    assert found is not None
-    assert (found.timestamp, found.offset) == (START_MS + 1, 1)
+    position = pair.log.offset_for_time(MAX)
+    assert position is not None
+    assert (position.timestamp, position.offset) == (START_MS + 1, 1)
 
 
 def test_epochs_end_at_the_same_offsets(oracle: Oracle, tmp_path: Path) -> None:
     pair = written(oracle, tmp_path, 7)
 
     def ours(epoch: int) -> object:
-        found = pair.log.end_of_epoch(epoch)
-        return None if found is None else tuple(found)
+        end = pair.log.end_of_epoch(epoch)
+        return None if end is None else tuple(end)
 
     for epoch in range(-1, 9):
         pair.compare_answers(
@@ -188,12 +188,12 @@ def test_aborted_transactions_between_any_two_offsets(oracle: Oracle, tmp_path: 
     pair = written(oracle, tmp_path, 8)
     pair.high_watermark(pair.log.log_end)
     chosen = random.Random(8)
-    found = 0
+    ranges = 0
     for _ in range(100):
         start = chosen.randint(pair.log.log_start, pair.log.log_end)
         answer = read(pair, start, chosen.randint(1, 5000), Isolation.COMMITTED, min_one=True)
-        found += bool(answer)
-    assert found > 50
+        ranges += bool(answer)
+    assert ranges > 50
     end = pair.log.log_end
     pair.compare_answers(
         "aborted",

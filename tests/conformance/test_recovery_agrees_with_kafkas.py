@@ -200,9 +200,9 @@ def test_after_a_crash_with_missing_or_damaged_indexes_and_snapshots(
     recovery_point = base_of(chosen.choice(logs_in(source)))
     for kind in chosen.sample(["index", "timeindex", "txnindex", "snapshot"], 2):
         looked_at = kind in ("txnindex", "snapshot")
-        found = [path for path in sorted(source.glob(f"*.{kind}")) if looked_at or base_of(path) >= recovery_point]
-        if found:
-            damage(chosen.choice(found), chosen)
+        files = [path for path in sorted(source.glob(f"*.{kind}")) if looked_at or base_of(path) >= recovery_point]
+        if files:
+            damage(chosen.choice(files), chosen)
     open_and_compare(Pair(oracle, tmp_path, SETTINGS), source, clean=False, recovery_point=recovery_point)
 
 
@@ -250,11 +250,11 @@ def test_leadline_learns_of_producers_again_where_kafka_starts_from_nothing(
     would be there twice, and transactions that are open would count as done."""
     WRITERS["kafka"](History(oracle, 7), source, "close")
     newest = sorted(source.glob("*.snapshot"))[-1]
-    known = producers_in(oracle, newest)
+    producers = producers_in(oracle, newest)
     for path in source.glob("*.snapshot"):
         path.unlink()
     opened_and_closed(source)
-    assert producers_in(oracle, newest) == known != {}
+    assert producers_in(oracle, newest) == producers != {}
 
 
 def producers_in(oracle: Oracle, snapshot: Path) -> dict[int, Producer]:

@@ -82,10 +82,10 @@ def sized(body: bytes) -> bytes:
     return varint.encode(len(body)) + body
 
 
-def with_records(batch: bytes, *found: bytes) -> bytes:
+def with_records(batch: bytes, *record_bytes: bytes) -> bytes:
     """The batch with other records, its length and its CRC put right."""
-    data = batch[:61] + b"".join(found)
-    return changed(changed(data, 8, ">i", len(data) - 12), 57, ">i", len(found))
+    data = batch[:61] + b"".join(record_bytes)
+    return changed(changed(data, 8, ">i", len(data) - 12), 57, ">i", len(record_bytes))
 
 
 MANY = varint.encode(2**31 - 1)
@@ -379,11 +379,11 @@ SETTING = {"none": "uncompressed"}
 @pytest.mark.parametrize("times", ["CreateTime", "LogAppendTime"])
 def test_a_topics_own_compression(opened: Open, source: Codec, target: Codec, times: str) -> None:
     pair = opened(compression_type=SETTING.get(target, target), message_timestamp_type=times)
-    given = [
+    originals = [
         Record(START_MS + 40 - n, f"k{n}".encode() if n % 3 else None, b"v" * n, (("h", b"1"),) if n % 2 else ())
         for n in range(30)
     ]
-    pair.append(pair.oracle.build(source, given, producer_id=4, producer_epoch=1, base_sequence=8))
+    pair.append(pair.oracle.build(source, originals, producer_id=4, producer_epoch=1, base_sequence=8))
     marker = pair.oracle.end_transaction_marker(5, 0, commit=True)
     pair.append(marker, 0, AppendOrigin.COORDINATOR)
     pair.close()

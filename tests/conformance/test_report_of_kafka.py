@@ -41,16 +41,16 @@ def made(work: ReportPlan, server: str) -> TopicReport:
     for task in work.tasks:
         outcome.merge(report_task.run_report_task({"bootstrap.servers": server}, work.topics, task))
     assert outcome.errors == []
-    (found,) = report_job.finished_report(work, outcome).topics
-    return found
+    (topic,) = report_job.finished_report(work, outcome).topics
+    return topic
 
 
-def facts(found: TopicReport) -> object:
+def facts(report: TopicReport) -> object:
     """All that does not depend on which broker it is, nor on when it was asked."""
-    figures = found.figures
+    figures = report.figures
     parts = [(n, part.batches, part.records, part.stored, part.tombstones) for n, part in sorted(figures.parts.items())]
     slots = {n: (part.slots.starts.tolist(), part.slots.bytes.tolist()) for n, part in figures.parts.items()}
-    lag = [(each.group, dict(each.by_partition)) for each in found.lags]
+    lag = [(group_lag.group, dict(group_lag.by_partition)) for group_lag in report.lags]
     return parts, slots, figures.hot.top(10), figures.kept(), figures.codecs, figures.tried, lag
 
 

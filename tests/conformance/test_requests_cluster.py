@@ -33,9 +33,9 @@ QUOTAS_AND_SCRAM = {48, 49, 50, 51}
 
 def as_advertised_here(answer: ApiVersionsResponse) -> None:
     """Leadline has neither quotas of clients nor SCRAM credentials, and no Fetch before version 4."""
-    answer.api_keys = [each for each in answer.api_keys if each.api_key not in QUOTAS_AND_SCRAM]
-    for each in answer.api_keys:
-        each.min_version = 4 if each.api_key == 1 else each.min_version
+    answer.api_keys = [api for api in answer.api_keys if api.api_key not in QUOTAS_AND_SCRAM]
+    for api in answer.api_keys:
+        api.min_version = 4 if api.api_key == 1 else api.min_version
 
 
 @pytest.mark.parametrize("version", ApiVersionsRequest.VERSIONS)
@@ -71,7 +71,7 @@ def test_api_versions_in_a_version_that_is_too_new_is_answered_in_version_0(
         assert correlation == 77
         return answer
 
-    answer = both.compare(both.each(ask), 0)
+    answer = both.compare(both.map(ask), 0)
     assert (answer.error_code, len(answer.api_keys)) == (35, 1)
 
 
@@ -94,21 +94,21 @@ def named(version: int, *names: str) -> MetadataRequest:
 @pytest.mark.parametrize("version", MetadataRequest.VERSIONS)
 def test_topics_that_are_asked_for(both: Both, version: int) -> None:
     topic = both.create(f"told-{version}", 3)
-    found = both.ask_and_compare(MetadataResponse, named(version, topic, topic, f"told-{version}"), version)
-    assert found.topics
+    metadata = both.ask_and_compare(MetadataResponse, named(version, topic, topic, f"told-{version}"), version)
+    assert metadata.topics
     if version > 0:
         assert not both.ask_and_compare(MetadataResponse, named(version), version).topics
     if version >= 4:
         missing = both.ask_and_compare(MetadataResponse, named(version, "missing", topic, *INVALID_NAMES), version)
-        assert {each.error_code for each in missing.topics} == {0, 3, 17}
+        assert {description.error_code for description in missing.topics} == {0, 3, 17}
 
 
 @pytest.mark.parametrize("version", MetadataRequest.VERSIONS)
 def test_metadata_of_all_topics_is_kafkas(both: Both, version: int) -> None:
     both.create(f"all-{version}", 2)
     request = MetadataRequest(topics=None if version else [])
-    found = both.ask_and_compare(MetadataResponse, request, version)
-    assert f"all-{version}" in {each.name for each in found.topics}
+    metadata = both.ask_and_compare(MetadataResponse, request, version)
+    assert f"all-{version}" in {topic.name for topic in metadata.topics}
 
 
 @pytest.mark.parametrize("version", [8, 9, 10, 11, 12])
@@ -124,8 +124,8 @@ def test_metadata_of_topics_by_id_is_kafkas(both: Both, version: int) -> None:
     topic = both.create(f"by-id-{version}")
 
     def by_id(side: Side) -> MetadataRequest:
-        wanted = [TOPIC(name=None, topic_id=each) for each in (side.id_of(topic), UNKNOWN_ID)]
-        return MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        topics = [TOPIC(name=None, topic_id=id) for id in (side.id_of(topic), UNKNOWN_ID)]
+        return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
 
     both.ask_and_compare(MetadataResponse, by_id, version)
 
@@ -147,13 +147,13 @@ def test_a_topic_is_created_by_asking_for_it(both: Both, version: int) -> None:
     request = MetadataRequest(topics=[TOPIC(name=name), *(TOPIC(name=name) for name in INVALID_NAMES)])
 
     def is_there(side: Side) -> bool:
-        found = {each.name: each for each in side.ask(MetadataResponse, request, version).topics}[name]
-        return found.error_code == 0 and all(each.error_code == 0 for each in found.partitions)
+        description = {topic.name: topic for topic in side.ask(MetadataResponse, request, version).topics}[name]
+        return description.error_code == 0 and all(partition.error_code == 0 for partition in description.partitions)
 
     assert is_there(both.ours)
     until(lambda: is_there(both.kafka))
-    found = both.ask_and_compare(MetadataResponse, request, version)
-    assert sum(len(topic.partitions) for topic in found.topics) == 2
+    metadata = both.ask_and_compare(MetadataResponse, request, version)
+    assert sum(len(topic.partitions) for topic in metadata.topics) == 2
 
 
 @pytest.mark.parametrize("version", DescribeClusterRequest.VERSIONS)
@@ -185,7 +185,7 @@ def test_coordinators_are_located_as_kafka_does(both: Both, version: int, key_ty
 
     def is_there() -> bool:
         answer = both.kafka.ask(FindCoordinatorResponse, requests[0], version)
-        return 15 not in {answer.error_code, *(each.error_code for each in answer.coordinators)}
+        return 15 not in {answer.error_code, *(coordinator.error_code for coordinator in answer.coordinators)}
 
     until(is_there)
     for request in requests:
@@ -197,7 +197,7 @@ def test_leaders_are_elected_or_refused_as_kafka_does(both: Both, version: int) 
     topic = both.create(f"elected-{version}", 2)
     partitions = ElectLeadersRequest.TopicPartitions
     for kind in range(2 if version else 1):
-        for wanted in (
+        for requested in (
             None,
             [],
             [partitions(topic=topic, partitions=[0, 1, 7, -1])],
@@ -205,5 +205,5 @@ def test_leaders_are_elected_or_refused_as_kafka_does(both: Both, version: int) 
             [partitions(topic=topic, partitions=[])],
             [partitions(topic=topic, partitions=[1]), partitions(topic=topic, partitions=[1, 0, 0])],
         ):
-            request = ElectLeadersRequest(election_type=kind, topic_partitions=wanted, timeout_ms=60_000)
+            request = ElectLeadersRequest(election_type=kind, topic_partitions=requested, timeout_ms=60_000)
             both.ask_and_compare(ElectLeadersResponse, request, version)

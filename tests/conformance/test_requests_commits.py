@@ -48,14 +48,14 @@ def topic(both: Both) -> str:
 @pytest.fixture
 def group(both: Both, request: pytest.FixtureRequest) -> Iterator[MirroredGroup]:
     coordinators(both)
-    with mirrored_group(both, request.node.name) as found:
-        yield found
+    with mirrored_group(both, request.node.name) as mirrored:
+        yield mirrored
 
 
 def fetch(both: Both, version: int, group: str, topics: dict[str, list[int]] | None) -> None:
     if version >= 8:
-        asked = None if topics is None else [ASKED_MANY(name=t, partition_indexes=n) for t, n in topics.items()]
-        request = OffsetFetchRequest(groups=[GROUP(group_id=group, topics=asked)])
+        requested = None if topics is None else [ASKED_MANY(name=t, partition_indexes=n) for t, n in topics.items()]
+        request = OffsetFetchRequest(groups=[GROUP(group_id=group, topics=requested)])
     else:
         old = None if topics is None else [ASKED(name=t, partition_indexes=n) for t, n in topics.items()]
         request = OffsetFetchRequest(group_id=group, topics=old)
@@ -210,14 +210,14 @@ def test_offsets_of_many_groups_at_once(both: Both, group: MirroredGroup, topic:
 
 
 def delete(both: Both, group: str, *topics: tuple[str, int]) -> OffsetDeleteResponse:
-    asked = [
+    requested = [
         OffsetDeleteRequest.OffsetDeleteRequestTopic(
             name=name,
             partitions=[OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=n) for n in range(count)],
         )
         for name, count in topics
     ]
-    return both.ask_and_compare(OffsetDeleteResponse, OffsetDeleteRequest(group_id=group, topics=asked), 0)
+    return both.ask_and_compare(OffsetDeleteResponse, OffsetDeleteRequest(group_id=group, topics=requested), 0)
 
 
 def test_offsets_are_deleted_or_refused_as_kafka_does(both: Both, group: MirroredGroup, topic: str) -> None:
@@ -290,9 +290,9 @@ def test_commits_of_transactions_that_there_are_not(both: Both, group: MirroredG
     """Those that there are: see the tests of transactions."""
     coordinators(both, transactional_id="never-heard-of")
     part = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
-    asked = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-    good = asked(name=topic, partitions=[part(partition_index=0, committed_offset=5)])
-    bad = asked(name="missing", partitions=[part(partition_index=0, committed_offset=5)])
+    topic_of = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+    good = topic_of(name=topic, partitions=[part(partition_index=0, committed_offset=5)])
+    bad = topic_of(name="missing", partitions=[part(partition_index=0, committed_offset=5)])
     for topics in ([good, bad], [bad], []):
         request = TxnOffsetCommitRequest(
             transactional_id="never-heard-of", group_id=group.group, producer_id=99_000, producer_epoch=0, topics=topics

@@ -36,11 +36,11 @@ Op = tuple[str, int, str | None]
 def without_what_leadline_lacks(answer: DescribeConfigsResponse) -> None:
     """Settings of Leadline alone, and what each broker must be told apart: where it listens, lies and finds others."""
     for result in answer.results:
-        result.configs = [each for each in result.configs if each.name not in ("zookeeper.connect", "log.dir")]
-        for each in result.configs:
-            if each.name in ("log.dirs", "listeners", "advertised.listeners"):
-                each.value = "its own"
-                for synonym in each.synonyms:
+        result.configs = [entry for entry in result.configs if entry.name not in ("zookeeper.connect", "log.dir")]
+        for entry in result.configs:
+            if entry.name in ("log.dirs", "listeners", "advertised.listeners"):
+                entry.value = "its own"
+                for synonym in entry.synonyms:
                     synonym.value = "its own"
 
 
@@ -67,8 +67,8 @@ def topic(both: Both) -> str:
 @pytest.mark.parametrize("version", DescribeConfigsRequest.VERSIONS)
 @pytest.mark.parametrize("synonyms", [True, False])
 def test_settings_are_described_as_kafka_does(both: Both, topic: str, version: int, synonyms: bool) -> None:
-    found = describe(both, version, (TOPIC, topic, None), synonyms=synonyms).results[0].configs
-    assert len(found) > 30
+    entries = describe(both, version, (TOPIC, topic, None), synonyms=synonyms).results[0].configs
+    assert len(entries) > 30
     describe(both, version, (TOPIC, topic, ["retention.ms", "unknown", "flush.ms", "flush.ms"]), synonyms=synonyms)
     describe(both, version, (TOPIC, topic, []), (TOPIC, "missing", None), (TOPIC, "a b", None), (TOPIC, "", None))
     describe(both, version, (BROKER, "", None), (BROKER, "", ["log.retention.ms"]))
@@ -101,7 +101,7 @@ def alter(both: Both, version: int, resource: tuple[int, str], *settings: Op, on
     kind, name = resource
     changed = AlterConfigsRequest.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
     request = AlterConfigsRequest(resources=[changed], validate_only=only_check)
-    return [each.error_code for each in both.ask_and_compare(AlterConfigsResponse, request, version).responses]
+    return [response.error_code for response in both.ask_and_compare(AlterConfigsResponse, request, version).responses]
 
 
 def incrementally(
@@ -117,7 +117,8 @@ def incrementally(
     )
     request = IncrementalAlterConfigsRequest(resources=[changed], validate_only=only_check)
     return [
-        each.error_code for each in both.ask_and_compare(IncrementalAlterConfigsResponse, request, version).responses
+        response.error_code
+        for response in both.ask_and_compare(IncrementalAlterConfigsResponse, request, version).responses
     ]
 
 
@@ -330,7 +331,7 @@ def each_until(both: Both, condition: Callable[[Side], bool]) -> None:
 def test_a_changed_limit_of_size_holds_for_running_logs(both: Both) -> None:
     name = both.create("limited")
     large = bytes(batch(size=2000))
-    assert both.each(lambda side: sends(side, name, large)) == [0, 0]
+    assert both.map(lambda side: sends(side, name, large)) == [0, 0]
     incrementally(both, 1, (TOPIC, name), ("max.message.bytes", SET, "1000"))
     each_until(both, lambda side: sends(side, name, large) == 10)
     incrementally(both, 1, (TOPIC, name), ("max.message.bytes", DELETE, None))
@@ -346,20 +347,20 @@ def test_a_changed_limit_of_size_holds_for_running_logs(both: Both) -> None:
 def test_a_changed_retention_holds_for_running_logs(both: Both) -> None:
     name = both.create("kept", segment_bytes=300)
     other = both.create("kept-by-default", segment_bytes=300)
-    for each in (name, other):
-        both.produce(each, *(bytes(batch(size=100, timestamp=START_MS)) for _ in range(6)))
+    for topic_name in (name, other):
+        both.produce(topic_name, *(bytes(batch(size=100, timestamp=START_MS)) for _ in range(6)))
     incrementally(both, 1, (TOPIC, name), ("retention.bytes", SET, "500"))
     each_until(both, lambda side: log_start(side, name) == 3)
     incrementally(both, 1, (TOPIC, name), ("retention.ms", SET, "1000"))
     each_until(both, lambda side: log_start(side, name) == 6)
-    assert both.each(lambda side: log_start(side, other)) == [0, 0]
+    assert both.map(lambda side: log_start(side, other)) == [0, 0]
     incrementally(both, 1, (BROKER, ""), ("log.retention.ms", SET, "1000"))
     each_until(both, lambda side: log_start(side, other) == 6)
 
 
 def test_a_changed_policy_holds_for_running_logs(both: Both) -> None:
     name = both.create("policy", segment_bytes=200, min_cleanable_dirty_ratio=0.01)
-    assert both.each(lambda side: sends(side, name, bytes(batch(key=None)))) == [0, 0]
+    assert both.map(lambda side: sends(side, name, bytes(batch(key=None)))) == [0, 0]
     both.produce(name, *(bytes(batch(size=100, key="same")) for _ in range(5)))
     incrementally(both, 1, (TOPIC, name), ("cleanup.policy", SET, "compact"))
     each_until(both, lambda side: sends(side, name, bytes(batch(key=None))) == 87)

@@ -91,9 +91,9 @@ def test_offsets_inside_and_outside_of_the_log_are_answered_as_kafka_does(
 ) -> None:
     for offset in (0, 1, 2, 3, 5, 11, 12, 13, -1, 1 << 40):
         both.ask_and_compare(FetchResponse, fetching(version, {topic: [part(0, offset)]}, isolation=isolation), version)
-    wanted = [part(0, 4), part(1, 0), part(2, 0), part(3, 0), part(-1, 0)]
+    partitions = [part(0, 4), part(1, 0), part(2, 0), part(3, 0), part(-1, 0)]
     both.ask_and_compare(
-        FetchResponse, fetching(version, {topic: wanted, "missing": [part(0, 0), part(7, 1)]}), version
+        FetchResponse, fetching(version, {topic: partitions, "missing": [part(0, 0), part(7, 1)]}), version
     )
     both.ask_and_compare(FetchResponse, fetching(version, {}), version)
     both.ask_and_compare(FetchResponse, fetching(version, {topic: []}), version)
@@ -116,14 +116,14 @@ def test_versions_from_before_record_batches_are_refused_by_leadline(both: Both,
     """Kafka converts for them; Leadline has no use for clients that old."""
     request = FetchRequest(topics=[FetchRequest.FetchTopic(topic=topic, partitions=[part(0, 2), part(9, 0)])])
     answer = both.ours.ask(FetchResponse, request, version)
-    assert [each.error_code for each in answer.responses[0].partitions] == [UNSUPPORTED_VERSION] * 2
+    assert [partition.error_code for partition in answer.responses[0].partitions] == [UNSUPPORTED_VERSION] * 2
 
 
 @pytest.mark.parametrize("version", range(9, 17))
 @pytest.mark.parametrize("epoch", [-1, 0, 1, 9, -2])
 def test_the_leader_epoch_of_a_fetch_is_checked_as_kafka_does(both: Both, topic: str, version: int, epoch: int) -> None:
-    wanted = [part(0, 3, current_leader_epoch=epoch), part(5, 3, current_leader_epoch=epoch)]
-    both.ask_and_compare(FetchResponse, fetching(version, {topic: wanted}), version)
+    partitions = [part(0, 3, current_leader_epoch=epoch), part(5, 3, current_leader_epoch=epoch)]
+    both.ask_and_compare(FetchResponse, fetching(version, {topic: partitions}), version)
 
 
 @pytest.mark.parametrize("version", range(12, 17))
@@ -138,11 +138,11 @@ def test_a_diverging_epoch_is_answered_as_kafka_does(
 
 
 def test_unknown_topic_ids_are_refused_as_kafka_does(both: Both, topic: str) -> None:
-    asked = FetchRequest(topics=[FetchRequest.FetchTopic(topic_id=UNKNOWN_ID, partitions=[part(0, 0)])])
+    request = FetchRequest(topics=[FetchRequest.FetchTopic(topic_id=UNKNOWN_ID, partitions=[part(0, 0)])])
     for version in (13, 16):
         for epoch in (-1, 0):
-            asked.session_epoch = epoch
-            both.ask_and_compare(FetchResponse, asked, version)
+            request.session_epoch = epoch
+            both.ask_and_compare(FetchResponse, request, version)
 
 
 @pytest.mark.parametrize("version", [4, 7, 12, 16])
@@ -160,7 +160,7 @@ def test_a_batch_larger_than_every_limit_comes_alone_and_whole(both: Both, versi
 @pytest.mark.parametrize("version", [4, 16])
 def test_what_is_not_enough_is_waited_for(both: Both, version: int) -> None:
     topic = both.create(f"awaited-{version}")
-    wanted = fetching(version, {topic: [part(0, 0)]}, wait_ms=300)
+    request = fetching(version, {topic: [part(0, 0)]}, wait_ms=300)
 
     def timed(make: Make) -> FetchResponse:
         took = []
@@ -172,7 +172,7 @@ def test_what_is_not_enough_is_waited_for(both: Both, version: int) -> None:
         assert all(0.28 < seconds < 30 for seconds in took), took
         return both.compare(answers, version)
 
-    timed(wanted)
+    timed(request)
     both.produce(topic, bytes(batch(3)))
     timed(fetching(version, {topic: [part(0, 3)]}, wait_ms=300))
     timed(fetching(version, {topic: [part(0, 0)]}, wait_ms=300, min_bytes=100_000))
@@ -192,10 +192,10 @@ def test_who_waits_is_woken_by_what_comes(both: Both, version: int) -> None:
         for side in both.sides:
             produce(side, topic, bytes(batch(2)))
 
-    connections = both.each(Side.connect)
-    wanted = fetching(version, {topic: [part(0, 0), part(1, 0)]}, wait_ms=10_000)
+    connections = both.map(Side.connect)
+    request = fetching(version, {topic: [part(0, 0), part(1, 0)]}, wait_ms=10_000)
     for side, connection in zip(both.sides, connections, strict=True):
-        connection.send(wanted(side), version)
+        connection.send(request(side), version)
     waker = threading.Thread(target=wake)
     waker.start()
     answers = []
@@ -291,8 +291,8 @@ def open_session(both: Both, version: int, topics: Topics, max_bytes: int = MOST
 @pytest.mark.parametrize("version", [4, 12, 13, 16])
 def test_what_does_not_exist_does_not_hurry_the_rest(both: Both, topic: str, version: int) -> None:
     started = time.monotonic()
-    wanted = {topic: [part(1, 0), part(9, 0)], "missing": [part(0, 0)]}
-    both.ask_and_compare(FetchResponse, fetching(version, wanted, wait_ms=200), version)
+    topics = {topic: [part(1, 0), part(9, 0)], "missing": [part(0, 0)]}
+    both.ask_and_compare(FetchResponse, fetching(version, topics, wait_ms=200), version)
     assert time.monotonic() - started > 0.35
     both.ask_and_compare(FetchResponse, fetching(version, {"missing": [part(0, 0)]}, wait_ms=10_000), version)
     both.ask_and_compare(

@@ -33,8 +33,8 @@ SHORT_MS = 4000  # a session or a rebalance that is soon over, yet longer than a
 @pytest.fixture
 def group(both: Both, request: pytest.FixtureRequest) -> Iterator[MirroredGroup]:
     coordinators(both)
-    with mirrored_group(both, request.node.name) as found:
-        yield found
+    with mirrored_group(both, request.node.name) as mirrored:
+        yield mirrored
 
 
 @pytest.mark.parametrize("version", JoinGroupRequest.VERSIONS)
@@ -153,12 +153,12 @@ def test_syncs_that_are_refused(both: Both, group: MirroredGroup, version: int) 
         for protocol_type, name in ((None, "range"), ("consumer", None), ("consumer", "sticky"), ("connect", "range")):
             member.ask_and_compare(
                 SyncGroupResponse,
-                lambda member_id, told=(protocol_type, name): SyncGroupRequest(  # type: ignore[misc]
+                lambda member_id, protocol=(protocol_type, name): SyncGroupRequest(  # type: ignore[misc]
                     group_id=group.group,
                     generation_id=generation,
                     member_id=member_id,
-                    protocol_type=told[0],
-                    protocol_name=told[1],
+                    protocol_type=protocol[0],
+                    protocol_name=protocol[1],
                 ),
                 version,
             )
@@ -204,12 +204,12 @@ def test_several_leave_at_once(group: MirroredGroup) -> None:
     sides = iter(range(2))
 
     def request(member_id: str) -> LeaveGroupRequest:
-        ids = [each.ids[next_side] for next_side in [next(sides)] for each in (second, third)]
-        members = [who(member_id=each, reason="enough") for each in (*ids, "nobody", ids[0])]
+        ids = [member.ids[next_side] for next_side in [next(sides)] for member in (second, third)]
+        members = [who(member_id=id, reason="enough") for id in (*ids, "nobody", ids[0])]
         return LeaveGroupRequest(group_id=group.group, members=members)
 
     answer = first.ask_and_compare(LeaveGroupResponse, request, 5)
-    assert [each.error_code for each in answer.members] == [0, 0, UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER_ID]
+    assert [member.error_code for member in answer.members] == [0, 0, UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER_ID]
     assert first.join().generation_id == 3
 
 
@@ -236,8 +236,8 @@ def test_a_member_leaves_before_the_assignment_is_there(group: MirroredGroup) ->
     group.until("PreparingRebalance")
     second.send_join()
     third.send_join()
-    for each in (first, second, third):
-        each.joined()
+    for member in (first, second, third):
+        member.joined()
     second.send_sync()
     third.leave()
     assert second.synced().error_code == REBALANCE_IN_PROGRESS
@@ -311,8 +311,8 @@ def test_silent_members_are_expelled(group: MirroredGroup) -> None:
 
 def test_who_does_not_join_in_time_is_left_behind(group: MirroredGroup) -> None:
     first, second = group.member("first"), group.member("second")
-    for each in (first, second):
-        each.rebalance_timeout_ms = SHORT_MS
+    for member in (first, second):
+        member.rebalance_timeout_ms = SHORT_MS
     first.become_known()
     first.join()
     first.sync({first: b""})
@@ -364,11 +364,11 @@ def test_a_full_group_refuses_further_members(both: Both, group: MirroredGroup) 
     group.until("PreparingRebalance")
     late.become_known()
     late.send_join()
-    for each in (*members[:3], *members[4:]):
-        each.send_join()
+    for member in (*members[:3], *members[4:]):
+        member.send_join()
     assert len(members[0].joined().members) == 10
-    for each in (*members[1:3], *members[4:], late):
-        each.joined()
+    for member in (*members[1:3], *members[4:], late):
+        member.joined()
 
 
 # Static members
@@ -472,7 +472,7 @@ def test_groups_are_listed_by_state_and_type_as_kafka_does(both: Both, group: Mi
     member = group.alone()
 
     def only_ours(answer: ListGroupsResponse) -> None:
-        answer.groups = [each for each in answer.groups if each.group_id == group.group]
+        answer.groups = [listed for listed in answer.groups if listed.group_id == group.group]
 
     assert len(both.ask_and_compare(ListGroupsResponse, ListGroupsRequest(), version, differ=only_ours).groups) == 1
     for states in (["Stable"], ["stable", "EMPTY"], ["Dead"], ["nonsense"]) if version >= 4 else ():

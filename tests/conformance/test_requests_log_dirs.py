@@ -29,10 +29,10 @@ def place(side: Side, topic: str) -> dict[int, str]:
     """In which directory each partition of a topic lies."""
     answer = side.ask(DescribeLogDirsResponse, DescribeLogDirsRequest(topics=only(topic)), 4)
     return {
-        partition.partition_index: found.log_dir
-        for found in answer.results
-        for each in found.topics
-        for partition in each.partitions
+        partition.partition_index: result.log_dir
+        for result in answer.results
+        for described in result.topics
+        for partition in described.partitions
         if not partition.is_future_key
     }
 
@@ -56,23 +56,23 @@ def test_what_lies_in_the_directories(both: Both, version: int) -> None:
     topic = both.create(f"lies-{version}", 3)
     both.produce(topic, bytes(batch(3)), bytes(batch(3)))
     both.produce(topic, bytes(batch(5)), partition=2)
-    for wanted in (only(topic), only(topic, "missing"), [WANTED(topic=topic, partitions=[2, 9])], [], only("a b")):
+    for topics in (only(topic), only(topic, "missing"), [WANTED(topic=topic, partitions=[2, 9])], [], only("a b")):
         both.ask_and_compare(
-            DescribeLogDirsResponse, DescribeLogDirsRequest(topics=wanted), version, differ=with_places_as_one
+            DescribeLogDirsResponse, DescribeLogDirsRequest(topics=topics), version, differ=with_places_as_one
         )
     everything = both.ours.ask(DescribeLogDirsResponse, DescribeLogDirsRequest(topics=None), version)
-    assert [each.log_dir for each in everything.results] == both.ours.dirs
+    assert [result.log_dir for result in everything.results] == both.ours.dirs
 
 
 def move(side: Side, directory: str, *topics: tuple[str, list[int]]) -> AlterReplicaLogDirsRequest:
     path = {"other": side.dirs[1], "first": side.dirs[0], "relative": "somewhere", "missing": "/nowhere/at/all"}[
         directory
     ]
-    wanted = [
+    moved = [
         AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic(name=name, partitions=partitions)
         for name, partitions in topics
     ]
-    return AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDirsRequest.AlterReplicaLogDir(path=path, topics=wanted)])
+    return AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDirsRequest.AlterReplicaLogDir(path=path, topics=moved)])
 
 
 def _lies_in(side: Side, topic: str, directory: str) -> bool:
@@ -89,9 +89,9 @@ def test_partitions_move_to_another_directory(both: Both, version: int) -> None:
             lambda side, to=directory: move(side, to, (topic, [0, 5])),  # type: ignore[misc]
             version,
         )
-    wanted = [(topic, [0, 1, 5]), ("missing", [0])]
+    moved = [(topic, [0, 1, 5]), ("missing", [0])]
     for index, directory in enumerate(("first", "other", "other", "first")):
-        both.ask_and_compare(AlterReplicaLogDirsResponse, lambda side, to=directory: move(side, to, *wanted), version)  # type: ignore[misc]
+        both.ask_and_compare(AlterReplicaLogDirsResponse, lambda side, to=directory: move(side, to, *moved), version)  # type: ignore[misc]
         for side in both.sides:
             until(partial(_lies_in, side, topic, side.dirs[1 if directory == "other" else 0]))
         both.produce(topic, bytes(batch(2, size=index)))

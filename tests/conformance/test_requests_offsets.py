@@ -28,7 +28,7 @@ def list_and_compare(
     replica: int = -1,
 ) -> list[int]:  # fmt: skip
     """One request for each: Kafka answers a partition that stands twice in one with an error."""
-    found = []
+    offsets = []
     for timestamp in timestamps:
         part = PARTITION(partition_index=partition, timestamp=timestamp)
         if version >= 4:
@@ -40,8 +40,8 @@ def list_and_compare(
         )
         if version >= 2:
             request.isolation_level = isolation
-        found.append(both.ask_and_compare(ListOffsetsResponse, request, version).topics[0].partitions[0].offset)
-    return found
+        offsets.append(both.ask_and_compare(ListOffsetsResponse, request, version).topics[0].partitions[0].offset)
+    return offsets
 
 
 @pytest.fixture(scope="module")
@@ -107,8 +107,8 @@ def test_version_0_tells_where_segments_begin(both: Both, count: int) -> None:
         both.ask_and_compare(ListOffsetsResponse, ListOffsetsRequest(replica_id=-1, topics=topics), 0)
 
 
-def epochs(both: Both, version: int, topic: str, *asked: int, partition: int = 0, current: int = -1) -> None:
-    for epoch in asked:
+def epochs(both: Both, version: int, topic: str, *requested: int, partition: int = 0, current: int = -1) -> None:
+    for epoch in requested:
         part = OffsetForLeaderEpochRequest.OffsetForLeaderPartition(partition=partition, leader_epoch=epoch)
         if version >= 2:
             part.current_leader_epoch = current
@@ -137,8 +137,10 @@ def delete(both: Both, version: int, topic: str, **offsets: int) -> DeleteRecord
         DeleteRecordsRequest.DeleteRecordsPartition(partition_index=int(name[1:]), offset=offset)
         for name, offset in offsets.items()
     ]
-    asked = DeleteRecordsRequest.DeleteRecordsTopic(name=topic, partitions=partitions)
-    return both.ask_and_compare(DeleteRecordsResponse, DeleteRecordsRequest(topics=[asked], timeout_ms=60_000), version)
+    deleted = DeleteRecordsRequest.DeleteRecordsTopic(name=topic, partitions=partitions)
+    return both.ask_and_compare(
+        DeleteRecordsResponse, DeleteRecordsRequest(topics=[deleted], timeout_ms=60_000), version
+    )
 
 
 @pytest.mark.parametrize("version", DeleteRecordsRequest.VERSIONS)

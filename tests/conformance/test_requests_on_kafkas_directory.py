@@ -58,17 +58,17 @@ class Client:
             CreateTopicsRequest.CreateableTopicConfig(name=name.replace("_", "."), value=value)
             for name, value in configs.items()
         ]
-        wanted = [
+        new_topics = [
             CreateTopicsRequest.CreatableTopic(name=name, num_partitions=count, replication_factor=1, configs=settings)
             for name, count in topics
         ]
-        request = CreateTopicsRequest(topics=wanted, timeout_ms=60_000)
+        request = CreateTopicsRequest(topics=new_topics, timeout_ms=60_000)
         answer = self.connection.ask(CreateTopicsResponse, request, 7)
-        assert {each.error_code for each in answer.topics} == {0}, answer
+        assert {result.error_code for result in answer.topics} == {0}, answer
 
     def grow(self, name: str, count: int) -> None:
-        wanted = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=None)
-        request = CreatePartitionsRequest(topics=[wanted], timeout_ms=60_000)
+        topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=None)
+        request = CreatePartitionsRequest(topics=[topic], timeout_ms=60_000)
         assert self.connection.ask(CreatePartitionsResponse, request, 3).results[0].error_code == 0
 
     def delete(self, name: str) -> None:
@@ -77,22 +77,22 @@ class Client:
         assert self.connection.ask(DeleteTopicsResponse, request, 6).responses[0].error_code == 0
 
     def send(self, topic: str, *batches: bytes, partition: int = 0) -> list[int]:
-        found: list[int] = []
+        offsets: list[int] = []
         for data in batches:
             request = ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[produced(topic, data, partition)])
-            until(partial(self._produce, request, found))
-        return found
+            until(partial(self._produce, request, offsets))
+        return offsets
 
-    def _produce(self, request: ProduceRequest, found: list[int]) -> bool:
+    def _produce(self, request: ProduceRequest, offsets: list[int]) -> bool:
         part = self.connection.ask(ProduceResponse, request, 9).responses[0].partition_responses[0]
         assert part.error_code in (0, 3, 5, 6), part
         if part.error_code == 0:
-            found.append(part.base_offset)
+            offsets.append(part.base_offset)
         return part.error_code == 0
 
     def topics(self) -> dict[str, tuple[UUID, int]]:
         answer = self.connection.ask(MetadataResponse, MetadataRequest(topics=None), 12)
-        return {str(each.name): (each.topic_id, len(each.partitions)) for each in answer.topics}
+        return {str(topic.name): (topic.topic_id, len(topic.partitions)) for topic in answer.topics}
 
     def records(self, topic: str, partition: int = 0) -> bytes:
         part = FetchRequest.FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=1 << 24)
@@ -109,14 +109,14 @@ class Client:
             offset = _end(data)
 
     def at_times(self, topic: str, *timestamps: int) -> list[tuple[int, int]]:
-        found = []
+        positions = []
         for timestamp in timestamps:
             part = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
             topics = [ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[part])]
             request = ListOffsetsRequest(replica_id=-1, topics=topics)
             answer = self.connection.ask(ListOffsetsResponse, request, 7).topics[0].partitions[0]
-            found.append((answer.timestamp, answer.offset))
-        return found
+            positions.append((answer.timestamp, answer.offset))
+        return positions
 
     def setting(self, topic: str, name: str) -> str | None:
         resource = DescribeConfigsRequest.DescribeConfigsResource(
@@ -126,10 +126,10 @@ class Client:
         return answer.results[0].configs[0].value
 
     def producers(self, topic: str) -> list[tuple[int, int, int]]:
-        asked = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[0])
-        answer = self.connection.ask(DescribeProducersResponse, DescribeProducersRequest(topics=[asked]), 0)
-        found = answer.topics[0].partitions[0].active_producers
-        return sorted((each.producer_id, each.producer_epoch, each.last_sequence) for each in found)
+        partitions = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[0])
+        answer = self.connection.ask(DescribeProducersResponse, DescribeProducersRequest(topics=[partitions]), 0)
+        active = answer.topics[0].partitions[0].active_producers
+        return sorted((producer.producer_id, producer.producer_epoch, producer.last_sequence) for producer in active)
 
 
 def _end(data: bytes) -> int:
@@ -210,8 +210,8 @@ def test_from_kafka_to_leadline_and_back_again(tmp_path: Path) -> None:
 
 def _created(client: Client) -> bool:
     """A name is free a moment after its topic is deleted."""
-    wanted = CreateTopicsRequest.CreatableTopic(name="again", num_partitions=1, replication_factor=1)
-    request = CreateTopicsRequest(topics=[wanted], timeout_ms=60_000)
+    topic = CreateTopicsRequest.CreatableTopic(name="again", num_partitions=1, replication_factor=1)
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=60_000)
     return client.connection.ask(CreateTopicsResponse, request, 7).topics[0].error_code == 0
 
 

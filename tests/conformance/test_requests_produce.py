@@ -101,10 +101,10 @@ def test_a_batch_that_is_bad_in_some_way(both: Both, what: str) -> None:
 
 def same_end(both: Both, topic: str) -> int:
     part = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=-1)
-    asked = ListOffsetsRequest(
+    list_offsets = ListOffsetsRequest(
         replica_id=-1, topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[part])]
     )
-    return both.ask_and_compare(ListOffsetsResponse, asked, 7).topics[0].partitions[0].offset
+    return both.ask_and_compare(ListOffsetsResponse, list_offsets, 7).topics[0].partitions[0].offset
 
 
 @pytest.mark.parametrize("version", NEW)
@@ -180,9 +180,9 @@ def test_batches_of_each_codec_are_taken_in_the_versions_in_which_kafka_takes_th
 def test_a_codec_that_does_not_exist_is_refused_as_kafka_does(both: Both, codec: int) -> None:
     """To Kafka that is a fault of its own (UNKNOWN_SERVER_ERROR). To Leadline it is the client's: CORRUPT_MESSAGE."""
     topic = both.create(f"codec-{codec}")
-    asked = request(produced(topic, bytes(changed(21, ">h", codec))))
-    found = both.each(lambda side: side.ask(ProduceResponse, asked, 9).responses[0].partition_responses[0].error_code)
-    assert found == [-1, 2]
+    produce = request(produced(topic, bytes(changed(21, ">h", codec))))
+    codes = both.map(lambda side: side.ask(ProduceResponse, produce, 9).responses[0].partition_responses[0].error_code)
+    assert codes == [-1, 2]
 
 
 def test_more_replicas_wanted_in_sync_than_there_are(both: Both) -> None:
@@ -220,16 +220,16 @@ def test_sequence_numbers_are_checked_as_kafka_does(both: Both) -> None:
 
 
 def described(both: Both, topic: str, *partitions: int) -> DescribeProducersResponse:
-    asked = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=list(partitions or (0,)))
-    return both.ask_and_compare(DescribeProducersResponse, DescribeProducersRequest(topics=[asked]), 0)
+    partitions_of_topic = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=list(partitions or (0,)))
+    return both.ask_and_compare(DescribeProducersResponse, DescribeProducersRequest(topics=[partitions_of_topic]), 0)
 
 
 def test_the_producers_of_partitions_are_described_as_kafka_does(both: Both) -> None:
     topic = both.create("producers", 2)
     for producer, sequence in ((1, 0), (2, 5), (1, 1)):
         both.produce(topic, bytes(batch(producer_id=producer, sequence=sequence, timestamp=START_MS + sequence)))
-    found = described(both, topic, 0, 1, 2, -1)
-    assert [len(part.active_producers) for part in found.topics[0].partitions][:2] == [2, 0]
+    description = described(both, topic, 0, 1, 2, -1)
+    assert [len(part.active_producers) for part in description.topics[0].partitions][:2] == [2, 0]
     described(both, "missing")
     described(both, "a b", 3, 3)
     both.ask_and_compare(DescribeProducersResponse, DescribeProducersRequest(), 0)
@@ -259,8 +259,8 @@ def test_times_that_are_too_far_off(both: Both, setting: str, value: int) -> Non
 def test_the_brokers_time_and_codec(both: Both, codec: str) -> None:
     topic = both.create(f"stamped-{codec}", message_timestamp_type="LogAppendTime", compression_type=codec)
     for version in NEW:
-        for given in (Codec.NONE, Codec.GZIP):
-            both.ask_and_compare(ProduceResponse, request(produced(topic, bytes(batch(3, codec=given)))), version)
+        for source in (Codec.NONE, Codec.GZIP):
+            both.ask_and_compare(ProduceResponse, request(produced(topic, bytes(batch(3, codec=source)))), version)
     stamped = bytearray(batch())
     pack_into(">h", stamped, 21, 1 << 3)
     both.ask_and_compare(ProduceResponse, request(produced(topic, bytes(with_crc(stamped)))), 9)
@@ -274,8 +274,8 @@ def test_what_is_stored_is_fetched_byte_for_byte_the_same(both: Both) -> None:
     sent = [batch(3), batch(2, codec=Codec.LZ4), batch(producer_id=3), batch(2, codec=Codec.ZSTD, key=None)]
     both.produce(topic, *map(bytes, sent))
     part = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    asked = FetchRequest(max_wait_ms=0, topics=[FetchRequest.FetchTopic(topic=topic, partitions=[part])])
-    answer = both.ask_and_compare(FetchResponse, asked, 12)
+    fetch = FetchRequest(max_wait_ms=0, topics=[FetchRequest.FetchTopic(topic=topic, partitions=[part])])
+    answer = both.ask_and_compare(FetchResponse, fetch, 12)
     data = answer.responses[0].partitions[0].records
     assert isinstance(data, memoryview)
     assert header_at(data).base_offset == 0
@@ -284,14 +284,14 @@ def test_what_is_stored_is_fetched_byte_for_byte_the_same(both: Both) -> None:
 
 @pytest.mark.parametrize("version", InitProducerIdRequest.VERSIONS)
 def test_each_producer_without_transactions_gets_an_id_of_its_own(both: Both, version: int) -> None:
-    seen: dict[Side, list[int]] = {side: [] for side in both.sides}
+    ids: dict[Side, list[int]] = {side: [] for side in both.sides}
 
     def ask_and_compare(make: Callable[[Side], Message]) -> InitProducerIdResponse:
-        answers = both.each(lambda side: side.ask(InitProducerIdResponse, make(side), version))
+        answers = both.map(lambda side: side.ask(InitProducerIdResponse, make(side), version))
         for side, answer in zip(both.sides, answers, strict=True):
             if answer.producer_id >= 0:
-                assert answer.producer_id not in seen[side]
-                seen[side].append(answer.producer_id)
+                assert answer.producer_id not in ids[side]
+                ids[side].append(answer.producer_id)
                 answer.producer_id = 0
         return both.compare(answers, version)
 
@@ -310,7 +310,7 @@ def test_each_producer_without_transactions_gets_an_id_of_its_own(both: Both, ve
                     transactional_id=None, transaction_timeout_ms=1000, producer_id=p, producer_epoch=e
                 )
             )
-        own = {side: seen[side][0] for side in both.sides}
+        own = {side: ids[side][0] for side in both.sides}
         for epoch in (0, 3, 32766, 32767):
             ask_and_compare(
                 lambda side, e=epoch: InitProducerIdRequest(  # type: ignore[misc]

@@ -48,10 +48,10 @@ PROTOCOL = JoinGroupRequest.JoinGroupRequestProtocol
 
 
 def acl(**other: int) -> CreateAclsRequest.AclCreation:
-    found = ACL(resource_type=2, resource_name="t", principal="User:a", host="*", operation=3, permission_type=3)
+    creation = ACL(resource_type=2, resource_name="t", principal="User:a", host="*", operation=3, permission_type=3)
     for name, value in other.items():
-        setattr(found, name, value)
-    return found
+        setattr(creation, name, value)
+    return creation
 
 
 def acl_filter(**other: int) -> dict[str, Any]:
@@ -103,24 +103,24 @@ def response_to(request: Message) -> type[Message]:
 
 def messages_of(part: Part) -> list[str | None]:
     """All that an answer says in words."""
-    found: list[str | None] = []
+    messages: list[str | None] = []
     for field in part.SPEC.fields:
         value = getattr(part, field.name)
         if field.name == "error_message":
-            found.append(value)
+            messages.append(value)
         for inner in value if isinstance(value, list) else [value]:
-            found += messages_of(inner) if isinstance(inner, Part) else []
-    return found
+            messages += messages_of(inner) if isinstance(inner, Part) else []
+    return messages
 
 
 def ask_both(both: Both, request: Message, version: int) -> None:
     """The same in every field, and word for word where Kafka has words."""
     kind = response_to(request)
-    answers = both.each(lambda side: side.ask(kind, request, version))
+    answers = both.map(lambda side: side.ask(kind, request, version))
     both.compare(answers, version)
     theirs, ours = map(messages_of, answers)
-    said = [(theirs, ours) for theirs, ours in zip(sorted(map(str, theirs)), sorted(map(str, ours)), strict=True)]
-    assert [pair for pair in said if pair[0] not in (pair[1], "None")] == []
+    pairs = [(theirs, ours) for theirs, ours in zip(sorted(map(str, theirs)), sorted(map(str, ours)), strict=True)]
+    assert [pair for pair in pairs if pair[0] not in (pair[1], "None")] == []
 
 
 @pytest.mark.parametrize(("name", "version"), VERSIONS)
@@ -159,7 +159,9 @@ UNKNOWN: list[Message] = [
 ]
 
 
-@pytest.mark.parametrize("request_of", [lambda each=each: each for each in UNKNOWN], ids=[str(n) for n in range(10)])
+@pytest.mark.parametrize(
+    "request_of", [lambda request=request: request for request in UNKNOWN], ids=[str(n) for n in range(10)]
+)
 def test_what_kafka_fails_to_parse_closes_the_connection(both: Both, request_of: Callable[[], Message]) -> None:
     request = request_of()
     for side in both.sides:
@@ -222,8 +224,8 @@ def joining(side: Side, client_id: bytes) -> str:
 def coordinators(both: Both) -> None:
     def is_found(side: Side) -> bool:
         request = FindCoordinatorRequest(key="strange", key_type=0)
-        found = side.ask(FindCoordinatorResponse, request, 2).error_code == 0
-        return found and joining(side, b"plain") == "plain"
+        is_located = side.ask(FindCoordinatorResponse, request, 2).error_code == 0
+        return is_located and joining(side, b"plain") == "plain"
 
     for side in both.sides:
         until(lambda side=side: is_found(side), 60)  # type: ignore[misc]
@@ -232,7 +234,7 @@ def coordinators(both: Both) -> None:
 @pytest.mark.usefixtures("coordinators")
 @pytest.mark.parametrize("client_id", STRANGE)
 def test_a_client_id_that_is_not_utf_8_is_read_as_kafka_reads_it(both: Both, client_id: bytes) -> None:
-    theirs, ours = both.each(lambda side: joining(side, client_id))
+    theirs, ours = both.map(lambda side: joining(side, client_id))
     assert ours == theirs
 
 
@@ -240,7 +242,7 @@ def test_a_client_id_that_is_not_utf_8_is_read_as_kafka_reads_it(both: Both, cli
 def test_who_has_a_strange_client_id_is_told_what_a_broker_can_do(both: Both, version: int) -> None:
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     request = request if version >= 3 else ApiVersionsRequest()
-    answers = both.each(lambda side: exchanged(side, request, version, PLACEHOLDER, b"\xff\xfe", PLACEHOLDER))
+    answers = both.map(lambda side: exchanged(side, request, version, PLACEHOLDER, b"\xff\xfe", PLACEHOLDER))
     assert [answer.error_code for answer in answers] == [0, 0]  # type: ignore[attr-defined]
 
 
@@ -249,7 +251,7 @@ def test_who_has_a_strange_client_id_is_told_what_a_broker_can_do(both: Both, ve
 def test_a_topic_whose_name_is_not_utf_8_is_answered_as_kafka_does(both: Both, name: bytes, version: int) -> None:
     topic = MetadataRequest.MetadataRequestTopic(name=PLACEHOLDER)
     request = MetadataRequest(topics=[topic], allow_auto_topic_creation=False)
-    answers = both.each(lambda side: exchanged(side, request, version, PLACEHOLDER, name))
+    answers = both.map(lambda side: exchanged(side, request, version, PLACEHOLDER, name))
     both.compare(answers, version)
     assert isinstance(answers[0], MetadataResponse)
     assert answers[0].topics[0].error_code == 17
@@ -258,7 +260,7 @@ def test_a_topic_whose_name_is_not_utf_8_is_answered_as_kafka_does(both: Both, n
 @pytest.mark.parametrize("version", HeartbeatRequest.VERSIONS)
 def test_a_group_whose_id_is_not_utf_8_is_answered_as_kafka_does(both: Both, version: int) -> None:
     request = HeartbeatRequest(group_id=PLACEHOLDER, generation_id=1, member_id="m")
-    both.compare(both.each(lambda side: exchanged(side, request, version, PLACEHOLDER, b"a\xff\xc3")), version)
+    both.compare(both.map(lambda side: exchanged(side, request, version, PLACEHOLDER, b"a\xff\xc3")), version)
 
 
 # Kafka's own tool
@@ -273,11 +275,11 @@ def test_a_group_whose_id_is_not_utf_8_is_answered_as_kafka_does(both: Both, ver
     ],
 )
 def test_kafkas_acl_tool_says_the_same_of_both(both: Both, args: tuple[str, ...]) -> None:
-    def told(side: Side) -> tuple[int, list[str]]:
+    def run_tool(side: Side) -> tuple[int, list[str]]:
         done = run("acls", "--bootstrap-server", side.bootstrap, *args)
         lines = (done.out + done.err).splitlines()
         return done.code, [line for line in lines if "SecurityDisabled" in line]
 
-    theirs, ours = both.each(told)
+    theirs, ours = both.map(run_tool)
     assert ours == theirs
     assert theirs[1], "the tool names no SecurityDisabledException"

@@ -33,12 +33,12 @@ def topic(name: str, partitions: int = 1, factor: int = 1, **configs: str | None
 
 
 def assigned(name: str, *replicas: list[int], partitions: int = -1, factor: int = -1, first: int = 0) -> Topic:
-    found = topic(name, partitions, factor)
-    found.assignments = [
+    creatable = topic(name, partitions, factor)
+    creatable.assignments = [
         CreateTopicsRequest.CreatableReplicaAssignment(partition_index=n, broker_ids=brokers)
         for n, brokers in enumerate(replicas, start=first)
     ]
-    return found
+    return creatable
 
 
 def create(both: Both, version: int, *topics: Topic, only_check: bool = False) -> list[int]:
@@ -46,7 +46,7 @@ def create(both: Both, version: int, *topics: Topic, only_check: bool = False) -
     if version >= 1:
         request.validate_only = only_check
     answer = both.ask_and_compare(CreateTopicsResponse, request, version)
-    return [each.error_code for each in answer.topics]
+    return [result.error_code for result in answer.topics]
 
 
 def same_metadata(both: Both, *names: str) -> None:
@@ -55,8 +55,8 @@ def same_metadata(both: Both, *names: str) -> None:
     )
 
     def is_settled() -> bool:
-        found = both.kafka.ask(MetadataResponse, request, 9)
-        return all(each.error_code == 0 for topic in found.topics for each in topic.partitions)
+        metadata = both.kafka.ask(MetadataResponse, request, 9)
+        return all(partition.error_code == 0 for topic in metadata.topics for partition in topic.partitions)
 
     until(is_settled)
     both.ask_and_compare(MetadataResponse, request, 9)
@@ -67,18 +67,18 @@ def test_a_topic_is_created_once(both: Both, version: int) -> None:
     name = f"created-{version}"
     if version >= 1:
         assert create(both, version, topic(name, 3), only_check=True) == [0]
-    wanted = topic(name, 3, retention_ms="1000", cleanup_policy="compact,delete", compression_type="gzip")
-    assert create(both, version, wanted) == [0]
-    assert create(both, version, wanted) == [36]
+    creatable = topic(name, 3, retention_ms="1000", cleanup_policy="compact,delete", compression_type="gzip")
+    assert create(both, version, creatable) == [0]
+    assert create(both, version, creatable) == [36]
     if version >= 1:
-        assert create(both, version, wanted, only_check=True) == [36]
+        assert create(both, version, creatable, only_check=True) == [36]
     same_metadata(both, name)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_good_and_bad_topics_side_by_side(both: Both, version: int) -> None:
     v = f"{version}"
-    wanted = [
+    creatable = [
         topic(f"good-{v}", 2),
         topic(f"none-{v}", 0),
         topic(f"minus-{v}", -2),
@@ -110,7 +110,7 @@ def test_good_and_bad_topics_side_by_side(both: Both, version: int) -> None:
     ]
     both.create(f"under_score.{v}")
     for only_check in (True, False) if version >= 1 else (False,):
-        codes = create(both, version, *wanted, only_check=only_check)
+        codes = create(both, version, *creatable, only_check=only_check)
         assert {0, 17, 37, 38, 39, 40, 42} <= set(codes)
     same_metadata(both, f"good-{v}", f"placed-{v}")
 
@@ -143,7 +143,7 @@ def delete(both: Both, version: int, *names: str) -> list[int]:
         request.topics = [DeleteTopicsRequest.DeleteTopicState(name=name) for name in names]
     else:
         request.topic_names = list(names)
-    return [each.error_code for each in both.ask_and_compare(DeleteTopicsResponse, request, version).responses]
+    return [response.error_code for response in both.ask_and_compare(DeleteTopicsResponse, request, version).responses]
 
 
 @pytest.mark.parametrize("version", DeleteTopicsRequest.VERSIONS)
@@ -164,31 +164,31 @@ def test_topics_are_deleted_by_id(both: Both) -> None:
     state = DeleteTopicsRequest.DeleteTopicState
     ids = {side: (side.id_of(name), side.id_of(other)) for side in both.sides}
 
-    def asked(*wanted: DeleteTopicsRequest.DeleteTopicState) -> DeleteTopicsRequest:
-        return DeleteTopicsRequest(topics=list(wanted), timeout_ms=60_000)
+    def deletion(*states: DeleteTopicsRequest.DeleteTopicState) -> DeleteTopicsRequest:
+        return DeleteTopicsRequest(topics=list(states), timeout_ms=60_000)
 
     def named(side: Side) -> DeleteTopicsRequest:
-        return asked(state(name=other, topic_id=ids[side][1]))
+        return deletion(state(name=other, topic_id=ids[side][1]))
 
     def repeated(side: Side) -> DeleteTopicsRequest:
-        return asked(state(name=None, topic_id=ids[side][0]), state(name=name))
+        return deletion(state(name=None, topic_id=ids[side][0]), state(name=name))
 
     both.ask_and_compare(DeleteTopicsResponse, named, 6)
     both.ask_and_compare(DeleteTopicsResponse, repeated, 6)
     # not an id that is just being deleted: for a moment Kafka still knows its name
-    both.ask_and_compare(DeleteTopicsResponse, asked(state(name=None, topic_id=UNKNOWN_ID)), 6)
+    both.ask_and_compare(DeleteTopicsResponse, deletion(state(name=None, topic_id=UNKNOWN_ID)), 6)
 
 
 def grow(
     both: Both, version: int, *topics: CreatePartitionsRequest.CreatePartitionsTopic, only_check: bool
 ) -> list[int]:
     request = CreatePartitionsRequest(topics=list(topics), timeout_ms=60_000, validate_only=only_check)
-    return [each.error_code for each in both.ask_and_compare(CreatePartitionsResponse, request, version).results]
+    return [result.error_code for result in both.ask_and_compare(CreatePartitionsResponse, request, version).results]
 
 
 def more(name: str, count: int, *replicas: list[int]) -> CreatePartitionsRequest.CreatePartitionsTopic:
-    given = [CreatePartitionsRequest.CreatePartitionsAssignment(broker_ids=brokers) for brokers in replicas]
-    return CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=given or None)
+    assignments = [CreatePartitionsRequest.CreatePartitionsAssignment(broker_ids=brokers) for brokers in replicas]
+    return CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=assignments or None)
 
 
 @pytest.mark.parametrize("version", CreatePartitionsRequest.VERSIONS)
@@ -197,7 +197,7 @@ def test_partitions_are_added_or_refused_as_kafka_does(both: Both, version: int)
     for only_check in (True, False):
         for count in (2, 1, 0, -1, 3):
             grow(both, version, more(one, count), more("missing", 5), only_check=only_check)
-        for given in (
+        for growth in (
             more(two, 3, [1]),
             more(two, 5, [1]),
             more(two, 4, [1], [1], [1]),
@@ -205,7 +205,7 @@ def test_partitions_are_added_or_refused_as_kafka_does(both: Both, version: int)
             more(two, 4, [1, 1]),
             more(two, 4, []),
         ):
-            grow(both, version, given, only_check=only_check)
+            grow(both, version, growth, only_check=only_check)
     grow(both, version, more(one, 9), more(one, 8), more("a b", 3), only_check=False)
     empty = CreatePartitionsRequest.CreatePartitionsTopic(name=one, count=7, assignments=[])
     grow(both, version, empty, only_check=False)

@@ -69,13 +69,13 @@ class Producer:
 
     def ask_and_compare(self, kind: type[M], version: int, make: Callable[[Side], Message]) -> M:
         """With the producer ids that each gave out made the same."""
-        answers = self.both.each(lambda side: side.ask(kind, make(side), version))
+        answers = self.both.map(lambda side: side.ask(kind, make(side), version))
         for side, answer in zip(self.both.sides, answers, strict=True):
             for part in _parts(answer):
                 if isinstance(part, DescribeTransactionsResponse.TopicData):
                     part.partitions.sort()  # in Kafka's the order of a hash table
-                if (given := _given.get((side, getattr(part, "producer_id", -1)))) is not None:
-                    setattr(part, "producer_id", given)  # noqa: B010  (not every part has one)
+                if (producer_id := _given.get((side, getattr(part, "producer_id", -1)))) is not None:
+                    setattr(part, "producer_id", producer_id)  # noqa: B010  (not every part has one)
         return self.both.compare(answers, version)
 
     def init(self, version: int = 4, timeout_ms: int = TIMEOUT_MS, **fields: int) -> int:
@@ -88,7 +88,7 @@ class Producer:
                 request.producer_id = fields.get("producer_id", self.ids.get(side, 0))
             return request
 
-        answers = self.both.each(lambda side: side.ask(InitProducerIdResponse, make(side), version))
+        answers = self.both.map(lambda side: side.ask(InitProducerIdResponse, make(side), version))
         for side, answer in zip(self.both.sides, answers, strict=True):
             if answer.error_code == NONE:
                 self.ids[side], self.epoch = answer.producer_id, answer.producer_epoch
@@ -131,7 +131,7 @@ class Producer:
         ).error_code
 
     def end(self, version: int = 3, *, commit: bool = True, epoch: int | None = None, id_shift: int = 0) -> int:
-        found = self.ask_and_compare(
+        code = self.ask_and_compare(
             EndTxnResponse,
             version,
             lambda side: EndTxnRequest(
@@ -141,9 +141,9 @@ class Producer:
                 committed=commit,
             ),
         ).error_code
-        if found == NONE:
+        if code == NONE:
             self.settled()
-        return found
+        return code
 
     def settled(self) -> str:
         """The markers are written, on both sides."""
@@ -183,8 +183,10 @@ class Producer:
         return self.ask_and_compare(ProduceResponse, version, make).responses[0].partition_responses[0].error_code
 
     def producers_of(self, topic: str, *partitions: int) -> DescribeProducersResponse:
-        asked = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=list(partitions))
-        return self.ask_and_compare(DescribeProducersResponse, 0, lambda _: DescribeProducersRequest(topics=[asked]))
+        partitions_of_topic = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=list(partitions))
+        return self.ask_and_compare(
+            DescribeProducersResponse, 0, lambda _: DescribeProducersRequest(topics=[partitions_of_topic])
+        )
 
 
 def _parts(value: object) -> Iterator[Message]:
@@ -251,8 +253,8 @@ def test_each_init_fences_the_one_before(both: Both, version: int) -> None:
 @pytest.mark.parametrize("version", InitProducerIdRequest.VERSIONS)
 def test_a_timeout_must_be_positive_and_at_most_the_brokers(both: Both, version: int) -> None:
     one = Producer(both)
-    told = [one.init(version, timeout_ms) for timeout_ms in (1, 900_000, 0, -1, 900_001, INT_MAX, -INT_MAX - 1)]
-    assert told == [0, 0, 50, 50, 50, 50, 50]
+    codes = [one.init(version, timeout_ms) for timeout_ms in (1, 900_000, 0, -1, 900_001, INT_MAX, -INT_MAX - 1)]
+    assert codes == [0, 0, 50, 50, 50, 50, 50]
     assert Producer(both, "").init(version) == 42
     assert Producer(both, "").init(version, -1) == 42
 
@@ -265,8 +267,8 @@ def test_a_producer_that_goes_on_names_itself(both: Both, version: int) -> None:
     assert one.epoch == 3
     assert one.init(version, producer_epoch=2) == NONE  # did not get its last answer
     assert one.epoch == 3
-    told = [one.init(version, producer_epoch=epoch) for epoch in (1, 0, 4, 100, 32766, 32767, -2)]
-    assert set(told) == {90 if version >= 4 else 47}
+    codes = [one.init(version, producer_epoch=epoch) for epoch in (1, 0, 4, 100, 32766, 32767, -2)]
+    assert set(codes) == {90 if version >= 4 else 47}
     assert one.init(version, producer_epoch=3, producer_id=1 << 40) == (90 if version >= 4 else 47)
     assert one.init(version, producer_epoch=3, producer_id=-1) == 42
     assert one.init(version, producer_epoch=-1, producer_id=5) == 42
@@ -283,8 +285,8 @@ def test_partitions_are_added_or_refused_as_kafka_does(
     assert producer.add(version, (topic, 0)) == [0]
     assert producer.add(version, (topic, 0), (topic, 1), (topic, 3)) == [0, 0, 0]
     assert producer.add(version) == []
-    told = producer.describe()
-    assert [(part.topic, sorted(part.partitions)) for part in told.topics] == [(topic, [0, 1, 3])]
+    description = producer.describe()
+    assert [(part.topic, sorted(part.partitions)) for part in description.topics] == [(topic, [0, 1, 3])]
     assert producer.end(commit=False) == NONE
     assert producer.add(version) == []  # which opens one, of nothing
     assert producer.describe().transaction_state == "Ongoing"
@@ -323,13 +325,13 @@ def test_many_transactions_in_one_request_and_to_verify_only(both: Both, topic: 
             return AddPartitionsToTxnRequest(
                 transactions=[
                     AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
-                        transactional_id=each.name,
-                        producer_id=each.ids.get(side, 0),
-                        producer_epoch=each.epoch + epoch_shift,
+                        transactional_id=txn_producer.name,
+                        producer_id=txn_producer.ids.get(side, 0),
+                        producer_epoch=txn_producer.epoch + epoch_shift,
                         verify_only=verify,
                         topics=_topics(partitions),
                     )
-                    for each in (one, other, prepared, Producer(both, "nobody"), Producer(both, ""))
+                    for txn_producer in (one, other, prepared, Producer(both, "nobody"), Producer(both, ""))
                 ]
             )
 
@@ -337,8 +339,8 @@ def test_many_transactions_in_one_request_and_to_verify_only(both: Both, topic: 
         return {
             part.partition_error_code
             for txn in answer.results_by_transaction
-            for found in txn.topic_results
-            for part in found.results_by_partition
+            for topic_result in txn.topic_results
+            for part in topic_result.results_by_partition
         }
 
     assert ask_and_compare(True, 0, (topic, 0), (topic, 2)) == {0, 120, 49, 42}
@@ -349,8 +351,8 @@ def test_many_transactions_in_one_request_and_to_verify_only(both: Both, topic: 
     assert ask_and_compare(False, 0, (topic, 0), ("missing", 0)) == {3, 55}
     assert ask_and_compare(False, 0, (topic, 4), (topic, 5)) == {0, 49, 42}
     assert ask_and_compare(True, 0, (topic, 4)) == {0, 49, 42}
-    for each in (one, other, prepared):
-        assert each.end(commit=False) == NONE
+    for txn_producer in (one, other, prepared):
+        assert txn_producer.end(commit=False) == NONE
 
 
 @pytest.mark.parametrize("version", AddOffsetsToTxnRequest.VERSIONS)
@@ -481,12 +483,13 @@ def test_records_of_two_transactions_in_one_request(both: Both, topic: str) -> N
         def make(side: Side) -> Message:
             parts = [
                 ProduceRequest.PartitionProduceData(
-                    index=n, records=bytes(batch(producer_id=each.ids[side], producer_epoch=0, transactional=True))
+                    index=n,
+                    records=bytes(batch(producer_id=txn_producer.ids[side], producer_epoch=0, transactional=True)),
                 )
-                for n, each in enumerate((one, other))
+                for n, txn_producer in enumerate((one, other))
             ]
-            asked = ProduceRequest.TopicProduceData(name=topic, partition_data=parts)
-            return ProduceRequest(transactional_id=one.name, acks=-1, timeout_ms=60_000, topic_data=[asked])
+            topic_data = ProduceRequest.TopicProduceData(name=topic, partition_data=parts)
+            return ProduceRequest(transactional_id=one.name, acks=-1, timeout_ms=60_000, topic_data=[topic_data])
 
         answer = one.ask_and_compare(ProduceResponse, version, make)
         assert {part.error_code for part in answer.responses[0].partition_responses} == {49}
@@ -515,7 +518,7 @@ def mark(
         return WriteTxnMarkersRequest(markers=[marker])
 
     answer = producer.ask_and_compare(WriteTxnMarkersResponse, version, make)
-    return [part.error_code for found in answer.markers for topic in found.topics for part in topic.partitions]
+    return [part.error_code for result in answer.markers for topic in result.topics for part in topic.partitions]
 
 
 @pytest.mark.parametrize("version", WriteTxnMarkersRequest.VERSIONS)
@@ -580,12 +583,12 @@ def test_transactions_are_listed_and_described_as_kafka_does(both: Both, topic: 
     open_one.add(3, (topic, 2), (topic, 5))
     done.add(3, (topic, 2))
     done.end()
-    for each in (open_one, done, empty, Producer(both, "nobody"), Producer(both, "")):
-        each.describe()
+    for txn_producer in (open_one, done, empty, Producer(both, "nobody"), Producer(both, "")):
+        txn_producer.describe()
     names = [open_one.name, done.name, "nobody", open_one.name]
     request = DescribeTransactionsRequest(transactional_ids=names)
-    answers = both.each(lambda side: side.ask(DescribeTransactionsResponse, request, 0))
-    assert [[each.error_code for each in answer.transaction_states] for answer in answers] == [[0, 0, 105, 0]] * 2
+    answers = both.map(lambda side: side.ask(DescribeTransactionsResponse, request, 0))
+    assert [[state.error_code for state in answer.transaction_states] for answer in answers] == [[0, 0, 105, 0]] * 2
     assert both.ask_and_compare(DescribeTransactionsResponse, DescribeTransactionsRequest(), 0).transaction_states == []
 
     def listed(version: int, *states: str, ids: bool = False, duration: int | None = None) -> set[tuple[str, str]]:
@@ -597,16 +600,16 @@ def test_transactions_are_listed_and_described_as_kafka_does(both: Both, topic: 
                 request.duration_filter = duration
             return request
 
-        answers = both.each(lambda side: side.ask(ListTransactionsResponse, make(side), version))
+        answers = both.map(lambda side: side.ask(ListTransactionsResponse, make(side), version))
         for answer in answers:
             answer.transaction_states = [
-                each for each in answer.transaction_states if each.transactional_id.startswith("seen-")
+                state for state in answer.transaction_states if state.transactional_id.startswith("seen-")
             ]
-            for each in answer.transaction_states:
-                each.producer_id = 0
+            for state in answer.transaction_states:
+                state.producer_id = 0
             answer.unknown_state_filters.sort()
         answer = both.compare(answers, version)
-        return {(each.transactional_id, each.transaction_state) for each in answer.transaction_states}
+        return {(state.transactional_id, state.transaction_state) for state in answer.transaction_states}
 
     ongoing, complete, never = ("seen-0", "Ongoing"), ("seen-1", "CompleteCommit"), ("seen-2", "Empty")
     for version in ListTransactionsRequest.VERSIONS:
@@ -618,8 +621,8 @@ def test_transactions_are_listed_and_described_as_kafka_does(both: Both, topic: 
         assert listed(version, "Empty", "Nonsense") == {never}
         assert listed(version, ids=True) == {ongoing, never}
         assert listed(version, "Empty", ids=True) == {never}
-    for duration, found in ((-1, 3), (-5, 3), (1 << 40, 1), (1 << 62, 0)):
-        assert len(listed(1, duration=duration)) == found
+    for duration, expected_count in ((-1, 3), (-5, 3), (1 << 40, 1), (1 << 62, 0)):
+        assert len(listed(1, duration=duration)) == expected_count
     open_one.end()
 
 
@@ -639,7 +642,7 @@ def same_records(both: Both, topic: str, partition: int) -> None:
 
     def shape(side: Side) -> list[object]:
         data = fetched(side, topic, partition)
-        found: list[object] = []
+        shapes: list[object] = []
         for position, header in walk(data):
             plain = header._replace(crc=0, producer_id=0)
             if header.is_control:
@@ -647,12 +650,12 @@ def same_records(both: Both, topic: str, partition: int) -> None:
                 assert marker is not None
                 records = [(record.key, record.value, record.headers) for record in records_of(data, position, header)]
                 plain = plain._replace(base_timestamp=0, max_timestamp=0)
-                found.append((plain, records, marker._replace(timestamp=0, coordinator_epoch=0)))
+                shapes.append((plain, records, marker._replace(timestamp=0, coordinator_epoch=0)))
             else:
-                found.append(plain)
-        return found
+                shapes.append(plain)
+        return shapes
 
-    theirs, ours = both.each(shape)
+    theirs, ours = both.map(shape)
     assert theirs == ours
 
 
@@ -667,7 +670,7 @@ def test_the_journals_records_are_the_same_byte_for_byte(both: Both, n: int) -> 
     one.end(commit=n % 2 == 0)
 
     def journal(side: Side) -> list[tuple[bytes, bytes]]:
-        found = []
+        entries = []
         data = fetched(side, "__transaction_state", partition_for(one.name, 50))
         for position, header in walk(data):
             for record in records_of(data, position, header):
@@ -676,11 +679,11 @@ def test_the_journals_records_are_the_same_byte_for_byte(both: Both, n: int) -> 
                     assert value.producer_id == one.ids[side]
                     value.producer_id = value.transaction_last_update_timestamp_ms = 0
                     value.transaction_start_timestamp_ms = min(value.transaction_start_timestamp_ms, 0)
-                    found.append((record.key, serialize(value, 0)))
+                    entries.append((record.key, serialize(value, 0)))
                     assert (record.value or b"")[:2] == b"\0\0"
-        return found
+        return entries
 
-    theirs, ours = both.each(journal)
+    theirs, ours = both.map(journal)
     assert theirs == ours
     assert len(ours) >= 4
 
@@ -725,7 +728,7 @@ def same_ends(both: Both, topic: str, partition: int) -> None:
     """The last stable offset, and the high watermark."""
     for isolation in (0, 1):
         part = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition, timestamp=-1)
-        asked = [ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[part])]
+        topics = [ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[part])]
         both.ask_and_compare(
-            ListOffsetsResponse, ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=asked), 7
+            ListOffsetsResponse, ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=topics), 7
         )

@@ -239,8 +239,8 @@ def test_quotas_that_kafkas_tool_wrote_are_ours_byte_for_byte(kafka: Kafka) -> N
     before = read_all(kafka.zookeeper.connect, "/config/changes")
     assert set(before) == {"/config/changes"}
     for _, steps, values in QUOTAS:
-        given = ",".join(f"{name}={written(value)}" for name, value in values.items())
-        kafka.configs("--alter", *entity_arguments(steps), "--add-config", given)
+        limits = ",".join(f"{name}={written(value)}" for name, value in values.items())
+        kafka.configs("--alter", *entity_arguments(steps), "--add-config", limits)
     for _, steps, values in REMOVED:
         kafka.configs("--alter", *entity_arguments(steps), "--delete-config", ",".join(values))
     theirs = read_all(kafka.zookeeper.connect, configs)

@@ -261,7 +261,7 @@ def started(properties: dict[str, str]) -> dict[str, object]:
     settings = broker_settings(properties)
 
     def shown(listeners: Any) -> list[list[str]]:
-        return [[each.name, each.protocol.name, each.host, str(each.port)] for each in listeners]
+        return [[listener.name, listener.protocol.name, listener.host, str(listener.port)] for listener in listeners]
 
     return {
         "topics": {name: write(getattr(settings.topics, row.field)) for name, row in LogConfig.rows().items()},
@@ -330,7 +330,7 @@ OVERRIDES = [
 ]
 
 
-def asked(ask: str, layers: ConfigLayers, **more: object) -> dict[str, object]:
+def question(ask: str, layers: ConfigLayers, **more: object) -> dict[str, object]:
     places = {name.replace("_", " "): dict(place) for name, place in asdict(layers).items()}
     return {"ask": ask, **places, **{name.replace("_", " "): value for name, value in more.items()}}
 
@@ -343,7 +343,7 @@ def as_kafka_answers(entries: list[ConfigEntry]) -> dict[str, object]:
             "read_only": entry.read_only,
             "sensitive": entry.sensitive,
             "kind": entry.kind or 0,
-            "synonyms": [[each.name, each.value, each.source] for each in entry.synonyms],
+            "synonyms": [[synonym.name, synonym.value, synonym.source] for synonym in entry.synonyms],
         }
         for entry in entries
     }
@@ -351,24 +351,28 @@ def as_kafka_answers(entries: list[ConfigEntry]) -> dict[str, object]:
 
 def without_other_defaults(entries: dict[str, Any]) -> dict[str, Any]:
     for name in OTHER_DEFAULTS & entries.keys():
-        entries[name]["synonyms"] = [each for each in entries[name]["synonyms"] if each[2] != 5]
+        entries[name]["synonyms"] = [synonym for synonym in entries[name]["synonyms"] if synonym[2] != 5]
     return entries
 
 
 def test_a_broker_is_described_as_kafka_describes_it() -> None:
-    for layers, kafkas in zip(LAYERS, ask(*(asked("describe broker", each) for each in LAYERS)), strict=True):
+    for layers, kafkas in zip(
+        LAYERS, ask(*(question("describe broker", config_layers) for config_layers in LAYERS)), strict=True
+    ):
         ours = without_other_defaults(as_kafka_answers(describe_broker(layers)))
         assert ours == without_other_defaults(kafkas["ok"])
 
 
 def test_what_is_set_for_all_brokers_is_described_as_kafka_describes_it() -> None:
-    for layers, kafkas in zip(LAYERS, ask(*(asked("describe brokers", each) for each in LAYERS)), strict=True):
+    for layers, kafkas in zip(
+        LAYERS, ask(*(question("describe brokers", config_layers) for config_layers in LAYERS)), strict=True
+    ):
         assert as_kafka_answers(describe_broker_defaults(layers)) == kafkas["ok"]
 
 
 def test_a_topic_is_described_as_kafka_describes_it() -> None:
     cases = list(product(LAYERS, OVERRIDES))
-    answers = ask(*(asked("describe topic", layers, overrides=overrides) for layers, overrides in cases))
+    answers = ask(*(question("describe topic", layers, overrides=overrides) for layers, overrides in cases))
     for (layers, overrides), kafkas in zip(cases, answers, strict=True):
         assert as_kafka_answers(describe_topic(layers, overrides)) == kafkas["ok"]
 
@@ -387,7 +391,11 @@ def changes() -> Iterator[tuple[dict[str, str], list[ConfigChange]]]:
 def test_changes_are_worked_out_as_kafka_does() -> None:
     cases = list(changes())
     questions = [
-        {"ask": "change", "current": current, "changes": [[each.name, each.op, each.value] for each in all_of_them]}
+        {
+            "ask": "change",
+            "current": current,
+            "changes": [[change.name, change.op, change.value] for change in all_of_them],
+        }
         for current, all_of_them in cases
     ]
     for (current, all_of_them), kafkas in zip(cases, ask(*questions), strict=True):
@@ -416,7 +424,9 @@ TOPIC_CHECKS = [
 
 def test_a_topic_may_have_what_kafka_lets_it_have() -> None:
     layers = ConfigLayers(static=FILE | {"log.cleaner.max.compaction.lag.ms": "8"})
-    questions = [{"ask": "check topic", "static": dict(layers.static), "overrides": each} for each in TOPIC_CHECKS]
+    questions = [
+        {"ask": "check topic", "static": dict(layers.static), "overrides": overrides} for overrides in TOPIC_CHECKS
+    ]
     for overrides, kafkas in zip(TOPIC_CHECKS, ask(*questions), strict=True):
         if "refused" in kafkas:
             with pytest.raises(InvalidSetting):
@@ -452,7 +462,7 @@ BROKER_CHECKS = [
 @pytest.mark.parametrize("for_all", [False, True])
 def test_a_running_broker_may_be_told_what_kafka_may_be_told(for_all: bool) -> None:
     layers = ConfigLayers(static=FILE)
-    questions = [asked("check broker", layers, proposed=each, for_all=for_all) for each in BROKER_CHECKS]
+    questions = [question("check broker", layers, proposed=proposed, for_all=for_all) for proposed in BROKER_CHECKS]
     for proposed, kafkas in zip(BROKER_CHECKS, ask(*questions), strict=True):
         if "refused" in kafkas:
             with pytest.raises(InvalidSetting):

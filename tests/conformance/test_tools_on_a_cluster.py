@@ -107,24 +107,24 @@ class Cluster:
 
     def agree(self) -> bool:
         """Whether all brokers have heard the same."""
-        told = [sorted(self.topics(broker=id), key=lambda topic: topic.name or "") for id in self.members]
-        for topic in (topic for topics in told for topic in topics):
+        answers = [sorted(self.topics(broker=id), key=lambda topic: topic.name or "") for id in self.members]
+        for topic in (topic for topics in answers for topic in topics):
             topic.partitions.sort(key=lambda part: part.partition_index)
-        return all(topics == told[0] for topics in told)
+        return all(topics == answers[0] for topics in answers)
 
     def topics(self, *names: str, broker: int = 1) -> list[MetadataResponse.MetadataResponseTopic]:
-        asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        requested = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
         with closing(Connection("127.0.0.1", self.members[broker].port)) as connection:
-            return connection.ask(MetadataResponse, MetadataRequest(topics=asked or None), 9).topics
+            return connection.ask(MetadataResponse, MetadataRequest(topics=requested or None), 9).topics
 
     def is_in_sync(self, topic: str) -> bool:
-        (found,) = self.topics(topic)
-        parts = found.partitions
+        (description,) = self.topics(topic)
+        parts = description.partitions
         return bool(parts) and all(len(part.isr_nodes) == len(part.replica_nodes) for part in parts)
 
     def produce(self, topic: str, partition: int, data: bytes) -> None:
-        (found,) = self.topics(topic)
-        leader = next(part.leader_id for part in found.partitions if part.partition_index == partition)
+        (description,) = self.topics(topic)
+        leader = next(part.leader_id for part in description.partitions if part.partition_index == partition)
         request = ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[produced(topic, data, partition)])
         with closing(Connection("127.0.0.1", self.members[leader].port)) as connection:
             answer = connection.ask(ProduceResponse, request, 9)
@@ -136,7 +136,7 @@ class Both:
         self.kafka, self.ours = kafka, ours
         self.clusters = (kafka, ours)
 
-    def each(self, call: Callable[[Cluster], T]) -> list[T]:
+    def map(self, call: Callable[[Cluster], T]) -> list[T]:
         with ThreadPoolExecutor(2) as at_once:
             return list(at_once.map(call, self.clusters))
 
@@ -161,7 +161,7 @@ def plain(text: str) -> str:
     text = re.sub(r"(Exception: ).*", r"\1*", text)
     text = re.sub(r"(TopicId: )\S+", r"\1*", text)
     text = re.sub(r'("logDir":")[^"]+', r"\1*", text)
-    return re.sub(r"(Isr: )([\d,]+)", lambda found: found[1] + ",".join(sorted(found[2].split(","))), text)
+    return re.sub(r"(Isr: )([\d,]+)", lambda match: match[1] + ",".join(sorted(match[2].split(","))), text)
 
 
 @pytest.fixture(scope="module")
@@ -179,10 +179,10 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
             own = {"listeners": "PLAINTEXT://127.0.0.1:0", "zookeeper.connect": f"{coordinator.connect}/ours"}
             return leadline(place / f"Leadline{id}", **settings("Leadline", id), **own)
 
-        found = Both(Cluster("Kafka", place, a_kafka), Cluster("Leadline", place, one_of_ours))
-        with closing(found.kafka), closing(found.ours):
-            found.each(lambda cluster: cluster.start(*IDS))
-            yield found
+        clusters = Both(Cluster("Kafka", place, a_kafka), Cluster("Leadline", place, one_of_ours))
+        with closing(clusters.kafka), closing(clusters.ours):
+            clusters.map(lambda cluster: cluster.start(*IDS))
+            yield clusters
 
 
 def test_topics_are_described_as_on_kafkas_and_by_both_tools_alike(both: Both) -> None:
@@ -207,19 +207,19 @@ def test_replicas_move_at_the_rate_that_is_asked_for_and_their_sizes_are_kafkas(
 
     def moves(cluster: Cluster) -> str:
         began = time.monotonic()
-        told = cluster.tool("reassign", "--execute", *file, "--throttle", RATE)
+        output = cluster.tool("reassign", "--execute", *file, "--throttle", RATE)
         until(partial(has_replicas, cluster, "moved", [[2, 3], [3, 1, 2]]), PATIENCE_S)
         assert 5 * len(full) / (time.monotonic() - began) < 1.5 * RATE
-        return plain(told)
+        return plain(output)
 
-    theirs, ours = both.each(moves)
+    theirs, ours = both.map(moves)
     assert ours == theirs
     assert "Successfully started partition reassignments for moved-0,moved-1" in ours
     for entity, named in (("brokers", f"follower.replication.throttled.rate={RATE} "), ("topics", "replicas=0:1,0:2,")):
         assert named in both.tool("configs", "--describe", "--entity-type", entity)
-    told = both.tool("reassign", "--verify", *file)
-    assert "Reassignment of partition moved-1 is completed." in told
-    assert "Clearing topic-level throttles on topic moved" in told
+    output = both.tool("reassign", "--verify", *file)
+    assert "Reassignment of partition moved-1 is completed." in output
+    assert "Clearing topic-level throttles on topic moved" in output
     for entity in ("brokers", "topics"):
         assert "throttled" not in both.tool("configs", "--describe", "--entity-type", entity)
     assert "No partition reassignments found." in both.tool("reassign", "--list")
@@ -241,25 +241,25 @@ def test_what_is_on_its_way_is_shown_alike_and_can_be_called_back(both: Both, tm
     both.tool("reassign", "--execute", "--reassignment-json-file", plan, "--throttle", 1000)
     for cluster in both.clusters:
         until(partial(has_replicas, cluster, "slow", [[1, 3, 2], [2, 3, 1]]), PATIENCE_S)
-    told = both.tool("topics", "--describe", "--topic", "slow")
-    assert "Replicas: 1,3,2\tIsr: 1,2\tAdding Replicas: 3\tRemoving Replicas: 2\t" in told
+    output = both.tool("topics", "--describe", "--topic", "slow")
+    assert "Replicas: 1,3,2\tIsr: 1,2\tAdding Replicas: 3\tRemoving Replicas: 2\t" in output
     assert "slow-1: replicas: 2,3,1. adding: 3. removing: 1." in both.tool("reassign", "--list")
-    told = both.tool("reassign", "--verify", "--reassignment-json-file", plan)
-    assert "Reassignment of partition slow-0 is still in progress." in told
+    output = both.tool("reassign", "--verify", "--reassignment-json-file", plan)
+    assert "Reassignment of partition slow-0 is still in progress." in output
     theirs = {cluster: described(cluster, "--topic", "slow") for cluster in both.clusters}
 
     def by_our_commands(cluster: Cluster) -> None:
         assert command(cluster, "topics", "describe", "slow")[0] == theirs[cluster]
         assert command(cluster, "topics", "describe", "slow", "--under-replicated-partitions")[0] == ""
         assert lines(cluster, "reassign", "list")[1].split() == ["slow-0", "1,3,2", "3", "2"]
-        found, _ = command(cluster, "reassign", "verify", str(plan), code=1)
-        assert "Reassignment of partition slow-1 is still in progress." in found
-        (said,) = lines(cluster, "reassign", "cancel", str(second))
-        assert said == "Successfully cancelled partition reassignments for: slow-1"
+        verification, _ = command(cluster, "reassign", "verify", str(plan), code=1)
+        assert "Reassignment of partition slow-1 is still in progress." in verification
+        (line,) = lines(cluster, "reassign", "cancel", str(second))
+        assert line == "Successfully cancelled partition reassignments for: slow-1"
 
-    both.each(by_our_commands)
-    told = both.tool("reassign", "--cancel", "--reassignment-json-file", first)
-    assert "Successfully cancelled partition reassignment for: slow-0" in told
+    both.map(by_our_commands)
+    output = both.tool("reassign", "--cancel", "--reassignment-json-file", first)
+    assert "Successfully cancelled partition reassignment for: slow-0" in output
     for cluster in both.clusters:
         until(partial(has_replicas, cluster, "slow", [[1, 2], [2, 1]]), PATIENCE_S)
         until(partial(is_not_throttled, cluster, "slow"), PATIENCE_S)
@@ -283,11 +283,11 @@ def test_leadlines_own_commands_move_and_verify_on_both(both: Both, tmp_path: Pa
     def moves_there_and_back(cluster: Cluster) -> None:
         plan = tmp_path / f"{cluster.name}.json"
         cluster.produce("again", 0, bytes(batch(size=5000)))
-        _, said = command(cluster, "reassign", "plan", "again", "--to", "2,3", "--out", str(plan))
-        assert said.startswith("2 partitions change; to be copied: 5.1 KB (5.1 KB to broker 3)\n")
-        told = lines(cluster, "reassign", "execute", str(plan), "--throttle", "50000000")
-        assert told[0].split() == "PARTITION NOW ON THEN ON TO COPY".split()
-        assert told[-1].startswith("Done after ")
+        _, summary = command(cluster, "reassign", "plan", "again", "--to", "2,3", "--out", str(plan))
+        assert summary.startswith("2 partitions change; to be copied: 5.1 KB (5.1 KB to broker 3)\n")
+        output = lines(cluster, "reassign", "execute", str(plan), "--throttle", "50000000")
+        assert output[0].split() == "PARTITION NOW ON THEN ON TO COPY".split()
+        assert output[-1].startswith("Done after ")
         assert lines(cluster, "reassign", "verify", str(plan))[1:] == [
             "Reassignment of partition again-0 is completed.",
             "Reassignment of partition again-1 is completed.",
@@ -297,7 +297,7 @@ def test_leadlines_own_commands_move_and_verify_on_both(both: Both, tmp_path: Pa
         lines(cluster, "reassign", "execute", str(plan.with_suffix(".before.json")))
         assert has_replicas(cluster, "again", [[1, 2], [1, 2]])
 
-    both.each(moves_there_and_back)
+    both.map(moves_there_and_back)
 
 
 def write_plan(file: Path, replicas: dict[int, list[int]], topic: str = "moved") -> Path:
@@ -306,9 +306,9 @@ def write_plan(file: Path, replicas: dict[int, list[int]], topic: str = "moved")
     return file
 
 
-def has_replicas(cluster: Cluster, topic: str, wanted: list[list[int]]) -> bool:
+def has_replicas(cluster: Cluster, topic: str, expected: list[list[int]]) -> bool:
     parts = sorted(cluster.topics(topic)[0].partitions, key=lambda part: part.partition_index)
-    return [part.replica_nodes for part in parts] == wanted
+    return [part.replica_nodes for part in parts] == expected
 
 
 def test_replicas_agree_for_the_tool_that_compares_them(both: Both) -> None:
@@ -319,7 +319,7 @@ def test_replicas_agree_for_the_tool_that_compares_them(both: Both) -> None:
             cluster.produce("compared", 0, bytes(batch(size=500)))
         assert verified(cluster, "compared") == "max lag is 0 for partition compared-0 at offset 20 among 1 partitions"
 
-    both.each(is_verified)
+    both.map(is_verified)
 
 
 def verified(cluster: Cluster, topic: str) -> str:
@@ -344,17 +344,17 @@ def test_with_a_broker_away_the_same_partitions_are_in_trouble_and_the_same_elec
     both.create("three", "1:2:3,2:3:1,3:1:2")
     both.create("two", "3:1,1:3,1:2")
     both.create("only", "3,1")
-    both.each(lambda cluster: cluster.stop(3))
+    both.map(lambda cluster: cluster.stop(3))
     for name in FILTERS:
         assert "Topic: " in both.tool("topics", "--describe", name)
     theirs = {(cluster, name): described(cluster, name) for cluster in both.clusters for name in FILTERS}
 
     def by_our_command(cluster: Cluster) -> None:
         for name in FILTERS:
-            found = command(cluster, "topics", "describe", name, "--internal")[0]
-            assert plain(found).splitlines() == sorted(plain(theirs[cluster, name]).splitlines())
+            description = command(cluster, "topics", "describe", name, "--internal")[0]
+            assert plain(description).splitlines() == sorted(plain(theirs[cluster, name]).splitlines())
 
-    both.each(by_our_command)
+    both.map(by_our_command)
     election = ("leader-election", "--election-type")
     assert "only-0" in both.tool(*election, "unclean", "--topic", "only", "--partition", 0)
     both.tool(*election, "preferred", "--topic", "three", "--partition", 2)
@@ -365,15 +365,15 @@ def test_with_a_broker_away_the_same_partitions_are_in_trouble_and_the_same_elec
         assert "(PREFERRED_LEADER_NOT_AVAILABLE)" in err
     both.tool("topics", "--create", "--topic", "later", "--replica-assignment", "1:3,2:3")
     assert "Replicas: 2,3\tIsr: 2\t" in both.tool("topics", "--describe", "--topic", "later")
-    both.each(lambda cluster: cluster.start(3))
-    happened = [each["what"] for each in explained(both.ours, "three:2")["events"]]
+    both.map(lambda cluster: cluster.start(3))
+    happened = [event["what"] for event in explained(both.ours, "three:2")["events"]]
     assert happened[0] == "in sync 1,2,3 instead of 1,2: replica 3 holds all records up to 0"
     assert happened[-1].startswith("broker 3 leads: epoch 0, in sync 3,1,2")
     file = tmp_path / "partitions.json"
     file.write_text(json.dumps({"partitions": [{"topic": "three", "partition": number} for number in (0, 2)]}))
-    told = both.tool(*election, "preferred", "--path-to-json-file", file)
-    assert "Successfully completed leader election (PREFERRED) for partitions three-2" in told
-    assert "Valid replica already elected for partitions three-0" in told
+    output = both.tool(*election, "preferred", "--path-to-json-file", file)
+    assert "Successfully completed leader election (PREFERRED) for partitions three-2" in output
+    assert "Valid replica already elected for partitions three-0" in output
     for cluster in both.clusters:
         (done,) = lines(cluster, "leader-election", "preferred", "--all")
         assert done.startswith("Successfully completed leader election (PREFERRED) for partitions ")
@@ -391,24 +391,24 @@ def test_a_partition_is_explained_as_far_as_its_brokers_tell(both: Both) -> None
     def explains(cluster: Cluster) -> None:
         cluster.produce("told", 0, bytes(batch()))
         until(lambda: explained(cluster)["highWatermark"] == 1, PATIENCE_S)
-        found = explained(cluster)
-        assert (found["leader"], found["replicas"], found["lastStableOffset"]) == (1, [1, 2, 3], 1)
-        assert [(each["epoch"], each["startOffset"]) for each in found["epochs"]] == [(0, 0)]
-        copies = [(each["broker"], each["lag"], each["inSync"]) for each in found["copies"]]
+        explanation = explained(cluster)
+        assert (explanation["leader"], explanation["replicas"], explanation["lastStableOffset"]) == (1, [1, 2, 3], 1)
+        assert [(epoch["epoch"], epoch["startOffset"]) for epoch in explanation["epochs"]] == [(0, 0)]
+        copies = [(replica["broker"], replica["lag"], replica["inSync"]) for replica in explanation["copies"]]
         assert copies == [(1, 0, True), (2, 0, True), (3, 0, True)]
-        assert found["historyKept"] == (cluster is both.ours)
+        assert explanation["historyKept"] == (cluster is both.ours)
         if cluster is both.kafka:
             assert lines(cluster, "explain", "told")[-1].startswith("These brokers keep no history")
         else:
-            assert {each["logEnd"] for each in found["copies"]} == {1}
-            assert [each["what"] for each in found["events"]] == ["broker 1 leads: epoch 0, in sync 1,2,3"]
+            assert {replica["logEnd"] for replica in explanation["copies"]} == {1}
+            assert [event["what"] for event in explanation["events"]] == ["broker 1 leads: epoch 0, in sync 1,2,3"]
 
-    both.each(explains)
+    both.map(explains)
 
 
 def explained(cluster: Cluster, partition: str = "told:0") -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(lines(cluster, "explain", partition, "--json")[0])
-    return found
+    explanation: dict[str, Any] = json.loads(lines(cluster, "explain", partition, "--json")[0])
+    return explanation
 
 
 def test_unclean_elections_lose_the_same_records_and_leave_the_same_files(both: Both) -> None:
@@ -432,9 +432,9 @@ def test_unclean_elections_lose_the_same_records_and_leave_the_same_files(both: 
         until(lambda: leader(cluster, "lost") == 3, PATIENCE_S)
         assert leader(cluster, "asked") == -1
 
-    both.each(lose)
-    told = both.tool("leader-election", "--election-type", "unclean", "--topic", "asked", "--partition", 0)
-    assert "Successfully completed leader election (UNCLEAN) for partitions asked-0" in told
+    both.map(lose)
+    output = both.tool("leader-election", "--election-type", "unclean", "--topic", "asked", "--partition", 0)
+    assert "Successfully completed leader election (UNCLEAN) for partitions asked-0" in output
 
     def go_on(cluster: Cluster) -> None:
         until(lambda: leader(cluster, "asked") == 3, PATIENCE_S)
@@ -442,20 +442,20 @@ def test_unclean_elections_lose_the_same_records_and_leave_the_same_files(both: 
         cluster.start(2)
         produce(cluster, 70)
 
-    both.each(go_on)
+    both.map(go_on)
     for partition in ("lost-0", "asked-0"):
         for name in (f"{0:020}.log", "leader-epoch-checkpoint"):
             files = [cluster.folders[id] / partition / name for cluster in both.clusters for id in (2, 3)]
             until(lambda files=files: len({file.read_bytes() for file in files}) == 1, PATIENCE_S)  # type: ignore[misc]
     for topic in ("lost", "asked"):
-        happened = [each["what"] for each in explained(both.ours, f"{topic}:0")["events"]]
+        happened = [event["what"] for event in explained(both.ours, f"{topic}:0")["events"]]
         assert happened[1:3] == [
             "broker 2 truncated 2 records, from 5 back to 3, to follow broker 3 in epoch 3",
             "broker 3 leads: epoch 3, in sync 3, without 2; "
             "unclean: it was not in sync, and the records that it lacks are lost",
         ]
-        said = both.ours.folders[3].parent.with_suffix(".log").read_text()
-        assert f"{topic}-0: unclean election: records from 3 on that only other replicas hold are lost" in said
+        log_text = both.ours.folders[3].parent.with_suffix(".log").read_text()
+        assert f"{topic}-0: unclean election: records from 3 on that only other replicas hold are lost" in log_text
 
 
 def leader(cluster: Cluster, topic: str) -> int:
@@ -487,8 +487,8 @@ def fetched(cluster: Cluster, topic: str, rack: str) -> FetchResponse.PartitionD
     part = FetchRequest.FetchPartition(partition=0, partition_max_bytes=150_000)
     request = FetchRequest(rack_id=rack, topics=[FetchRequest.FetchTopic(topic=topic, partitions=[part])])
     with closing(Connection("127.0.0.1", cluster.members[1].port)) as connection:
-        (found,) = connection.ask(FetchResponse, request, 12).responses
-    return found.partitions[0]
+        (response,) = connection.ask(FetchResponse, request, 12).responses
+    return response.partitions[0]
 
 
 def bytes_out(member: Member) -> int:
@@ -498,8 +498,8 @@ def bytes_out(member: Member) -> int:
 
 def by_the_java_client(cluster: Cluster, topic: str, rack: str) -> int:
     where = ("--topic", topic, "--partition", 0, "--offset", "earliest", "--max-messages", 20)
-    told = cluster.tool("console-consumer", *where, "--consumer-property", f"client.rack={rack}")
-    return told.count("\n") - 1
+    output = cluster.tool("console-consumer", *where, "--consumer-property", f"client.rack={rack}")
+    return output.count("\n") - 1
 
 
 def by_librdkafka(cluster: Cluster, topic: str, rack: str) -> int:

@@ -67,36 +67,36 @@ class Client:
         self.connection = connection
 
     def create(self) -> None:
-        wanted = CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
-        self.connection.ask(CreateTopicsResponse, CreateTopicsRequest(topics=[wanted], timeout_ms=60_000), 7)
+        topic = CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
+        self.connection.ask(CreateTopicsResponse, CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
 
     def init(self, name: str) -> ProducerIdAndEpoch:
-        found: list[ProducerIdAndEpoch] = []
-        until(lambda: self._init(name, found))
-        return found[0]
+        identities: list[ProducerIdAndEpoch] = []
+        until(lambda: self._init(name, identities))
+        return identities[0]
 
-    def _init(self, name: str, found: list[ProducerIdAndEpoch]) -> bool:
-        wanted = FindCoordinatorRequest(key=name, key_type=1)
-        if self.connection.ask(FindCoordinatorResponse, wanted, 3).error_code != 0:
+    def _init(self, name: str, identities: list[ProducerIdAndEpoch]) -> bool:
+        lookup = FindCoordinatorRequest(key=name, key_type=1)
+        if self.connection.ask(FindCoordinatorResponse, lookup, 3).error_code != 0:
             return False
         request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=600_000)
         answer = self.connection.ask(InitProducerIdResponse, request, 4)
         assert answer.error_code in (0, 14, 15, 16, 51), answer
         if answer.error_code == 0:
-            found.append(ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch))
+            identities.append(ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch))
         return answer.error_code == 0
 
     def resume(self, name: str, producer_id: int) -> list[tuple[int, int, bool]]:
         """Without an epoch left: the errors and epochs that a producer with another epoch gets, and then the right one,
         which asks twice; and whether it has another id then."""
-        found = []
+        outcomes = []
         for epoch in (EXHAUSTED_FROM - 1, EXHAUSTED_FROM, EXHAUSTED_FROM, EXHAUSTED_FROM - 1):
             request = InitProducerIdRequest(
                 transactional_id=name, transaction_timeout_ms=1000, producer_id=producer_id, producer_epoch=epoch
             )
             answer = self.connection.ask(InitProducerIdResponse, request, 4)
-            found.append((answer.error_code, answer.producer_epoch, answer.producer_id in (-1, producer_id)))
-        return found
+            outcomes.append((answer.error_code, answer.producer_epoch, answer.producer_id in (-1, producer_id)))
+        return outcomes
 
     def write(self, name: str, producer: ProducerIdAndEpoch, sequence: int) -> None:
         """A record into each partition."""
@@ -117,21 +117,21 @@ class Client:
 
     def _added(self, request: AddPartitionsToTxnRequest) -> bool:
         answer = self.connection.ask(AddPartitionsToTxnResponse, request, 3)
-        (found,) = {
+        (code,) = {
             part.partition_error_code
             for topic in answer.results_by_topic_v3_and_below
             for part in topic.results_by_partition
         }
-        assert found in (0, 3, 14, 16, 51), answer
-        return found == 0
+        assert code in (0, 3, 14, 16, 51), answer
+        return code == 0
 
     def _produced(self, name: str, partition: int, data: bytes) -> bool:
         request = ProduceRequest(
             transactional_id=name, acks=-1, timeout_ms=60_000, topic_data=[produced(TOPIC, data, partition)]
         )
-        found = self.connection.ask(ProduceResponse, request, 9).responses[0].partition_responses[0]
-        assert found.error_code in (0, 3, 6, 19), found
-        return found.error_code == 0
+        response = self.connection.ask(ProduceResponse, request, 9).responses[0].partition_responses[0]
+        assert response.error_code in (0, 3, 6, 19), response
+        return response.error_code == 0
 
     def end(self, name: str, producer: ProducerIdAndEpoch, *, commit: bool = True) -> None:
         request = EndTxnRequest(
@@ -149,21 +149,21 @@ class Client:
 
     def committed(self, partition: int) -> list[str]:
         """The keys that a reader of committed records sees, in order."""
-        found, aborted, offset = list[str](), set[int](), 0
+        keys, aborted, offset = list[str](), set[int](), 0
         while True:
             answer = self._fetch(partition, offset)
             assert isinstance(answer.records, memoryview)
             data = bytes(answer.records)
             if not data:
-                return found
-            begun = sorted((each.first_offset, each.producer_id) for each in answer.aborted_transactions or ())
+                return keys
+            begun = sorted((txn.first_offset, txn.producer_id) for txn in answer.aborted_transactions or ())
             for position, header in walk(data):
                 while begun and begun[0][0] <= header.base_offset:
                     aborted.add(begun.pop(0)[1])
                 if header.is_control:
                     aborted.discard(header.producer_id)
                 elif header.producer_id not in aborted:
-                    found += [(record.key or b"").decode() for record in records_of(data, position, header)]
+                    keys += [(record.key or b"").decode() for record in records_of(data, position, header)]
                 offset = header.last_offset + 1
 
     def _fetch(self, partition: int, offset: int) -> FetchResponse.PartitionData:
@@ -195,13 +195,13 @@ def write_by_hand(directory: Path, name: str, **changes: object) -> None:
 
 
 def _last(data: bytes, name: str) -> TransactionMetadata:
-    found = None
+    metadata = None
     for position, header in walk(data):
         for record in records_of(data, position, header):
             if read_key(record.key) == name and record.value is not None:
-                found = read_value(record.value)
-    assert found is not None
-    return found
+                metadata = read_value(record.value)
+    assert metadata is not None
+    return metadata
 
 
 def test_from_kafka_to_leadline_and_back_again(tmp_path: Path) -> None:
@@ -220,16 +220,16 @@ def test_from_kafka_to_leadline_and_back_again(tmp_path: Path) -> None:
 
         with leadline(directory, **SETTINGS) as ours, client("localhost", ours.port) as us:
             us.until_state("prepared", "CompleteCommit")
-            told = {name: us.state(name) for name in first}
-            assert told == {
+            states = {name: us.state(name) for name in first}
+            assert states == {
                 "open": "Ongoing", "committed": "CompleteCommit", "aborted": "CompleteAbort",
                 "prepared": "CompleteCommit", "idle": "Empty",
             }  # fmt: skip
             assert [us.committed(n) for n in everywhere] == [[]] * PARTITIONS  # the open one was first
             us.write("open", first["open"], 1)  # its producer goes on
             us.end("open", first["open"])
-            seen = ["open-0", "committed-0", "prepared-0", "open-0"]
-            assert [us.committed(n) for n in everywhere] == [seen] * PARTITIONS
+            visible = ["open-0", "committed-0", "prepared-0", "open-0"]
+            assert [us.committed(n) for n in everywhere] == [visible] * PARTITIONS
             second = {name: us.init(name) for name in ("open", "still", "halfway", "worn", "worn too")}
             assert second["open"] == (first["open"].producer_id, first["open"].epoch + 1)
             assert second["still"].producer_id not in {identity.producer_id for identity in first.values()}
@@ -256,10 +256,10 @@ def test_from_kafka_to_leadline_and_back_again(tmp_path: Path) -> None:
             assert (theirs.state("still"), theirs.state("open")) == ("Ongoing", "Empty")
             theirs.write("still", second["still"], 1)
             theirs.end("still", second["still"])
-            seen += ["still-0", "still-0"]
-            assert [theirs.committed(n) for n in everywhere] == [seen] * PARTITIONS
-            given = {identity.producer_id for identity in (first | second).values()}
-            assert theirs.init("new").producer_id not in given
+            visible += ["still-0", "still-0"]
+            assert [theirs.committed(n) for n in everywhere] == [visible] * PARTITIONS
+            producer_ids = {identity.producer_id for identity in (first | second).values()}
+            assert theirs.init("new").producer_id not in producer_ids
             resumed = theirs.resume("worn", second["worn"].producer_id)
             kafka.stop()
             complaints = [line for line in kafka.log.read_text().splitlines() if " ERROR " in line]
@@ -270,4 +270,4 @@ def test_from_kafka_to_leadline_and_back_again(tmp_path: Path) -> None:
             assert fenced[1:] == resumed[1:]
             assert (fenced[0][0], resumed[0][0]) == (90, -1)  # where Kafka fails, it is fenced as it is everywhere else
             assert (us.init("still").epoch, us.state("halfway")) == (second["still"].epoch + 1, "CompleteAbort")
-            assert [us.committed(n) for n in everywhere] == [seen] * PARTITIONS
+            assert [us.committed(n) for n in everywhere] == [visible] * PARTITIONS

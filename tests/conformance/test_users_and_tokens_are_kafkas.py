@@ -133,5 +133,5 @@ def test_kafkas_tool_manages_the_credentials_of_both(secured: Secured) -> None:
             configs("--alter", *zoe, "--delete-config", "SCRAM-SHA-512"),
         ]
 
-    theirs, ours = secured.both.each(session)
+    theirs, ours = secured.both.map(session)
     assert ours == theirs

@@ -38,14 +38,14 @@ def kafka() -> Iterator[WireOracle]:
 
 @cache
 def definitions() -> dict[str, dict[str, Any]]:
-    found = {}
+    by_name = {}
     for jar in JARS:
         with zipfile.ZipFile(jars.libs() / f"{jar}-{jars.VERSION}.jar") as opened:
             for name in opened.namelist():
                 if re.fullmatch(r"common/message/\w+\.json", name):
                     definition = json.loads(re.sub(rb"(?m)^\s*//.*$", b"", opened.read(name)))
-                    found[definition["name"]] = definition
-    return found
+                    by_name[definition["name"]] = definition
+    return by_name
 
 
 def plain(name: str) -> str:
@@ -62,16 +62,16 @@ def span(notation: str | None, within: range) -> range:
 
 
 def their_default(field: dict[str, Any]) -> schema.Default:
-    kind, said = field["type"], field.get("default")
-    if said == "null" or kind == "records":
+    kind, default = field["type"], field.get("default")
+    if default == "null" or kind == "records":
         return None
     if kind.startswith("[]") or kind not in schema.PRIMITIVES:
         return schema.EMPTY
-    if said is None or kind == "uuid":
+    if default is None or kind == "uuid":
         return schema.PRIMITIVES[kind]
     if kind == "bool":
-        return str(said).lower() == "true"
-    return str(said) if kind == "string" else int(str(said), 0)
+        return str(default).lower() == "true"
+    return str(default) if kind == "string" else int(str(default), 0)
 
 
 def theirs(definition: dict[str, Any]) -> object:
@@ -115,8 +115,8 @@ def theirs(definition: dict[str, Any]) -> object:
 def ours(message: schema.MessageSchema) -> object:
     def field(one: schema.FieldSchema) -> object:
         inner = [field(below) for below in one.struct.fields] if one.struct else []
-        known = {key: value for key, value in one._asdict().items() if key != "struct"}
-        return {**known, "name": plain(one.name), "fields": inner}
+        attributes = {key: value for key, value in one._asdict().items() if key != "struct"}
+        return {**attributes, "name": plain(one.name), "fields": inner}
 
     head = message.head
     return {

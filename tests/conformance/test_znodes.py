@@ -71,11 +71,11 @@ def read_all(connect: str) -> dict[str, bytes]:
     """Each node but ZooKeeper's own, and its data."""
     client: Any = importlib.import_module("kazoo.client").KazooClient(connect)
     client.start()
-    found: dict[str, bytes] = {}
+    nodes: dict[str, bytes] = {}
 
     def read(path: str) -> None:
         data, _ = client.get(path)
-        found[path] = data or b""
+        nodes[path] = data or b""
         for name in client.get_children(path):
             if name != "zookeeper":
                 read(f"{path.rstrip('/')}/{name}")
@@ -85,14 +85,14 @@ def read_all(connect: str) -> dict[str, bytes]:
     finally:
         client.stop()
         client.close()
-    return found
+    return nodes
 
 
 def written_again(path: str, data: bytes) -> tuple[str, bytes]:
     """Which of NODES it is, and what we would have written."""
     for pattern, codec in NODES.items():
-        if found := re.fullmatch(pattern, path):
-            return pattern, codec(found, data)
+        if match := re.fullmatch(pattern, path):
+            return pattern, codec(match, data)
     assert re.fullmatch(EMPTY, path), f"{path} is not known"
     return "", b""
 
@@ -119,8 +119,8 @@ def fill(bootstrap: str) -> None:
         (["ips", "127.0.0.1"], "connection_creation_rate=5"),
         (["brokers", "0"], "log.cleaner.threads=2,leader.replication.throttled.rate=9"),
     ]
-    for (kind, name), given in entities:
-        alter(bootstrap, "--entity-type", kind, "--entity-name", name, "--add-config", given)
+    for (kind, name), configs in entities:
+        alter(bootstrap, "--entity-type", kind, "--entity-name", name, "--add-config", configs)
     alter(bootstrap, "--entity-type", "brokers", "--entity-default", "--add-config", "log.cleaner.threads=1")
     both = ("--entity-type", "users", "--entity-default", "--entity-type", "clients", "--entity-default")
     alter(bootstrap, *both, "--add-config", "producer_byte_rate=1,consumer_byte_rate=2")
@@ -134,12 +134,12 @@ def alter(bootstrap: str, *what: str) -> None:
 
 
 def write_again_and_compare(nodes: dict[str, bytes]) -> None:
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for path, data in sorted(nodes.items()):
         pattern, ours = written_again(path, data)
         assert ours == data, path
-        seen[pattern] += 1
-    assert set(seen) == {"", *NODES}
+        counts[pattern] += 1
+    assert set(counts) == {"", *NODES}
     assert set(znodes.PERSISTENT) <= set(nodes)
 
 

@@ -128,8 +128,8 @@ class CrashRun:
 
     def _note_durable(self) -> None:
         for tp, ledger in self.ledgers.items():
-            found = self.dirs.logs.get(tp)
-            flushed_to, log_start = (found.recovery_point, found.log_start) if found else (0, 0)
+            log = self.dirs.logs.get(tp)
+            flushed_to, log_start = (log.recovery_point, log.log_start) if log else (0, 0)
             ledger.durable.append(Durable(len(self.disk.journal), flushed_to, log_start, dict(ledger.batches)))
 
     def _reduce_durable(self, tp: TopicPartition, below: Offset, log_start: Offset) -> None:
@@ -153,10 +153,10 @@ class CrashRun:
         size = random.choice((5, 30, 120))
         if producer_id < 0:
             return batch(random.randint(1, 3), key=key, size=size), AppendOrigin.CLIENT
-        known = log.producer_state.by_id.get(producer_id)
-        if known is not None and known.txn_first_offset is not None and random.random() < 0.4:
+        producer = log.producer_state.by_id.get(producer_id)
+        if producer is not None and producer.txn_first_offset is not None and random.random() < 0.4:
             return marker(producer_id, commit=random.random() < 0.5), AppendOrigin.COORDINATOR
-        sequence = known.last_sequence + 1 if known else 0
+        sequence = producer.last_sequence + 1 if producer else 0
         transactional = producer_id > 1
         made = batch(1, key=key, size=size, producer_id=producer_id, sequence=sequence, transactional=transactional)
         return made, AppendOrigin.CLIENT
@@ -284,7 +284,7 @@ def batches_in(log: Log, files: Files) -> Iterator[tuple[Offset, bytes]]:
 
 
 def contents(path: Path) -> dict[str, bytes]:
-    return {str(found.relative_to(path)): found.read_bytes() for found in sorted(path.rglob("*")) if found.is_file()}
+    return {str(file.relative_to(path)): file.read_bytes() for file in sorted(path.rglob("*")) if file.is_file()}
 
 
 def last_of_keys(records: Sequence[Record]) -> dict[bytes | None, Record]:

@@ -125,7 +125,7 @@ def stored(broker: Served, topic: str) -> dict[int, list[tuple[int, bytes | None
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap, "group.id": "none", "enable.partition.eof": True, "log_level": 0}
     )
-    found: dict[int, list[tuple[int, bytes | None, bytes]]] = {n: [] for n in range(PARTITIONS)}
+    rows: dict[int, list[tuple[int, bytes | None, bytes]]] = {n: [] for n in range(PARTITIONS)}
     consumer.assign([TopicPartition(topic, n, 0) for n in range(PARTITIONS)])
     ended: set[int] = set()
     deadline = time.monotonic() + DELIVERED_S
@@ -140,10 +140,10 @@ def stored(broker: Served, topic: str) -> dict[int, list[tuple[int, bytes | None
             offset, key, value = message.offset(), message.key(), message.value()
             assert offset is not None
             assert isinstance(value, bytes)
-            found[partition].append((offset, key if isinstance(key, bytes) else None, value))
+            rows[partition].append((offset, key if isinstance(key, bytes) else None, value))
     consumer.close()
     assert len(ended) == PARTITIONS, "not all partitions were read to their end"
-    return found
+    return rows
 
 
 def check(broker: Served, *loads: Load) -> Counter[bytes]:

@@ -74,28 +74,28 @@ async def _open_and_check(path: Path, ledgers: Mapping[TopicPartition, Ledger], 
 
 def _check(log: Log, durable: Durable, ledger: Ledger, clean: bool) -> None:
     files = OsFiles()
-    found = dict(batches_in(log, files))
-    batches_are_valid_and_in_order(log, found)
-    epochs_agree_with_the_batches(log, found)
-    producers_equal_a_replay(log, found, max(durable.log_start, log.log_start))
+    batches = dict(batches_in(log, files))
+    batches_are_valid_and_in_order(log, batches)
+    epochs_agree_with_the_batches(log, batches)
+    producers_equal_a_replay(log, batches, max(durable.log_start, log.log_start))
     for segment in log.segments:
         indexes_point_into_the_log(segment)
-    aborted_transactions_are_indexed(log, found, max(durable.log_start, log.log_start))
+    aborted_transactions_are_indexed(log, batches, max(durable.log_start, log.log_start))
     if log.config.compact:
-        no_last_record_of_a_key_is_lost(durable, found)
-        only_what_was_written_is_found_by_record(ledger, found)
+        no_last_record_of_a_key_is_lost(durable, batches)
+        only_what_was_written_is_found_by_record(ledger, batches)
     else:
-        what_was_flushed_is_there(durable, found)
+        what_was_flushed_is_there(durable, batches)
         if clean:  # the mark says that everything was flushed
             everything = replace(durable, flushed_to=max(durable.batches, default=-1) + 1)
-            what_was_flushed_is_there(everything, found)
-        only_what_was_written_is_found(ledger, found)
-        there_is_no_gap(log, found)
+            what_was_flushed_is_there(everything, batches)
+        only_what_was_written_is_found(ledger, batches)
+        there_is_no_gap(log, batches)
 
 
-def batches_are_valid_and_in_order(log: Log, found: Batches) -> None:
+def batches_are_valid_and_in_order(log: Log, batches: Batches) -> None:
     end = -1
-    for base, data in found.items():
+    for base, data in batches.items():
         header = header_at(data)
         assert crc_of(data, 0, len(data)) == header.crc, f"the CRC at {base}"
         assert base > end, f"{base} comes behind {end}"
@@ -105,31 +105,31 @@ def batches_are_valid_and_in_order(log: Log, found: Batches) -> None:
     assert log.recovery_point <= log.log_end
 
 
-def there_is_no_gap(log: Log, found: Batches) -> None:
-    headers = [header for data in found.values() if (header := header_at(data)).last_offset >= log.log_start]
+def there_is_no_gap(log: Log, batches: Batches) -> None:
+    headers = [header for data in batches.values() if (header := header_at(data)).last_offset >= log.log_start]
     for before, behind in pairwise(headers):
         assert behind.base_offset == before.last_offset + 1, f"a gap behind {before.last_offset}"
 
 
-def what_was_flushed_is_there(durable: Durable, found: Batches) -> None:
+def what_was_flushed_is_there(durable: Durable, batches: Batches) -> None:
     for base, data in durable.batches.items():
         last = header_at(data).last_offset
         if last < durable.flushed_to and last >= durable.log_start:
-            assert found.get(base) == data, f"the batch at {base} was flushed; flushed to {durable.flushed_to}"
+            assert batches.get(base) == data, f"the batch at {base} was flushed; flushed to {durable.flushed_to}"
 
 
-def only_what_was_written_is_found(ledger: Ledger, found: Batches) -> None:
-    for base, data in found.items():
+def only_what_was_written_is_found(ledger: Ledger, batches: Batches) -> None:
+    for base, data in batches.items():
         assert data in ledger.ever.get(base, ()), f"nobody wrote this batch at {base}"
 
 
-def only_what_was_written_is_found_by_record(ledger: Ledger, found: Batches) -> None:
-    for data in found.values():
+def only_what_was_written_is_found_by_record(ledger: Ledger, batches: Batches) -> None:
+    for data in batches.values():
         for record in records_in(data):
             assert record in ledger.records.get(record.offset, ()), f"nobody wrote {record}"
 
 
-def no_last_record_of_a_key_is_lost(durable: Durable, found: Batches) -> None:
+def no_last_record_of_a_key_is_lost(durable: Durable, batches: Batches) -> None:
     """Compaction may take a record only for a later one with its key. Control and aborted records are nobody's."""
     flushed = [
         record
@@ -138,52 +138,52 @@ def no_last_record_of_a_key_is_lost(durable: Durable, found: Batches) -> None:
         for record in records_in(data)
         if durable.log_start <= record.offset < durable.flushed_to
     ]
-    kept = last_of_keys([record for data in found.values() for record in records_in(data)])
+    kept = last_of_keys([record for data in batches.values() for record in records_in(data)])
     for key, record in last_of_keys(flushed).items():
         assert key in kept, f"{record} is gone"
         assert kept[key].offset > record.offset or kept[key] == record, f"{record} is gone for {kept[key]}"
 
 
-def epochs_agree_with_the_batches(log: Log, found: Batches) -> None:
+def epochs_agree_with_the_batches(log: Log, batches: Batches) -> None:
     entries = log.epochs.entries
     for before, behind in pairwise(entries):
         assert before.epoch < behind.epoch, entries
         assert before.start_offset < behind.start_offset, entries
-    for base, data in found.items():
+    for base, data in batches.items():
         header = header_at(data)
         if header.last_offset >= log.log_start:
             epoch = log.epochs.epoch_at(max(base, log.log_start))
             assert epoch == header.leader_epoch, f"{base} is of epoch {header.leader_epoch}, not {epoch}: {entries}"
     if not log.config.compact:
         starts = {entry.start_offset for entry in entries if entry.start_offset > log.log_start}
-        assert starts <= set(found), f"epochs that start at no batch: {starts - set(found)}"
+        assert starts <= set(batches), f"epochs that start at no batch: {starts - set(batches)}"
     assert read_epochs(OsFiles(), f"{log.directory}/leader-epoch-checkpoint") == entries
 
 
-def producers_equal_a_replay(log: Log, found: Batches, log_start: Offset) -> None:
+def producers_equal_a_replay(log: Log, batches: Batches, log_start: Offset) -> None:
     """What is in the log, they know, if it was not deleted; what they know beyond that must come from before it."""
     replayed = ProducerState(log.tp, log.producer_state.expiration_ms)
-    for data in found.values():
+    for data in batches.values():
         header = header_at(data)
         if header.has_producer_id:
             replayed.replay(header, read_end_marker(data, 0, header) if header.is_control else None)
     for producer_id, entry in replayed.by_id.items():
-        known = log.producer_state.by_id.get(producer_id)
-        if known is None:
+        current = log.producer_state.by_id.get(producer_id)
+        if current is None:
             assert entry.last_offset < log_start, f"producer {producer_id} is not known"
         elif entry.last_offset >= log_start:
-            assert _last(known) == _last(entry), f"producer {producer_id}: {known}, replayed {entry}"
+            assert _last(current) == _last(entry), f"producer {producer_id}: {current}, replayed {entry}"
     for producer_id, entry in log.producer_state.by_id.items():
         if producer_id not in replayed.by_id:
-            assert entry.last_offset < min(found, default=log.log_end), f"producer {producer_id} is not in the log"
+            assert entry.last_offset < min(batches, default=log.log_end), f"producer {producer_id} is not in the log"
     assert log.producer_state.end_offset == log.log_end
 
 
-def aborted_transactions_are_indexed(log: Log, found: Batches, log_start: Offset) -> None:
+def aborted_transactions_are_indexed(log: Log, batches: Batches, log_start: Offset) -> None:
     """Else a reader of committed records would be handed what was aborted."""
     replayed = ProducerState(log.tp, log.producer_state.expiration_ms)
     indexed = {(txn.producer_id, txn.last_offset) for segment in log.segments for txn in segment.txn_index.entries()}
-    for data in found.values():
+    for data in batches.values():
         header = header_at(data)
         if header.has_producer_id and header.base_offset >= log_start:
             aborted = replayed.replay(header, read_end_marker(data, 0, header) if header.is_control else None)

@@ -54,13 +54,13 @@ def test_a_file_that_is_replaced_shows_the_old_content_or_the_new(name: str, str
     write(disk, str(run), 1)
     written = len(disk.journal)
     write(disk, str(run), 2)
-    seen = set()
+    contents = set()
     for operations in range(written, len(disk.journal) + 1):
         for seed in range(10):
             left = scratch / f"{operations}-{seed}"
             disk.after_power_failure(left, operations, Random(seed), strict=strict)
-            seen.add(read(str(left)))
-    assert seen == {1, 2}
+            contents.add(read(str(left)))
+    assert contents == {1, 2}
 
 
 def test_a_clean_shutdown_file_is_gone_for_good_once_it_was_taken(scratch: Path) -> None:

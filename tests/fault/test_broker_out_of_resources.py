@@ -55,8 +55,8 @@ def fetch(connection: Connection, topic: str, partition: int) -> int:
     """The records that are there; an answer has those of one segment."""
     count = 0
     while True:
-        asked = FetchRequest.FetchPartition(partition=partition, fetch_offset=count, partition_max_bytes=1 << 20)
-        topics = [FetchRequest.FetchTopic(topic=topic, partitions=[asked])]
+        position = FetchRequest.FetchPartition(partition=partition, fetch_offset=count, partition_max_bytes=1 << 20)
+        topics = [FetchRequest.FetchTopic(topic=topic, partitions=[position])]
         request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, session_epoch=-1, topics=topics)
         part = connection.ask(FetchResponse, request, 11).responses[0].partitions[0]
         assert part.error_code == NONE
@@ -157,8 +157,8 @@ def test_a_full_disk_refuses_writes_and_new_topics_and_goes_on_when_there_is_roo
 
 
 def leaders(connection: Connection, topic: str) -> list[bool]:
-    asked = [MetadataRequest.MetadataRequestTopic(name=topic)]
-    answer = connection.ask(MetadataResponse, MetadataRequest(topics=asked, allow_auto_topic_creation=False), 9)
+    topics = [MetadataRequest.MetadataRequestTopic(name=topic)]
+    answer = connection.ask(MetadataResponse, MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9)
     return [part.leader_id >= 0 and part.error_code == NONE for part in answer.topics[0].partitions]
 
 
@@ -204,8 +204,8 @@ def test_a_start_with_hardly_any_descriptors_succeeds_or_says_in_one_line_what_i
     try:
         broker = RunningBroker(tmp_path / "data", {}, descriptors)
     except AssertionError as error:
-        said = str(error).splitlines()[1:]
-        assert [line for line in said if line.startswith("leadline: ")] == said[-1:], said
-        assert "raise ulimit -n" in said[-1]
+        lines = str(error).splitlines()[1:]
+        assert [line for line in lines if line.startswith("leadline: ")] == lines[-1:], lines
+        assert "raise ulimit -n" in lines[-1]
     else:
         assert broker.stop() == 0

@@ -21,10 +21,10 @@ LOOPS = 2
 @pytest.fixture
 def served() -> Iterator[Cluster]:
     for path in in_memory.directory():
-        with cluster(path, group_min_session_timeout_ms=1000) as found:
+        with cluster(path, group_min_session_timeout_ms=1000) as started:
             for topic in ("output", "input"):
-                found.create(topic, PARTITIONS)
-            yield found
+                started.create(topic, PARTITIONS)
+            yield started
 
 
 def test_each_record_is_written_once_while_coordinators_move(served: Cluster) -> None:
@@ -33,8 +33,8 @@ def test_each_record_is_written_once_while_coordinators_move(served: Cluster) ->
 
     def all_commit() -> None:
         for loop in loops:
-            before = loop.said["committed"]
-            until(lambda: loop.said["committed"] > before + 1, lambda: loop.last)  # noqa: B023 - it ends within the round
+            before = loop.counts["committed"]
+            until(lambda: loop.counts["committed"] > before + 1, lambda: loop.last)  # noqa: B023 - it ends within the round
 
     try:
         all_commit()

@@ -61,7 +61,7 @@ class Reader:
     """Reads each partition from its start, as records come."""
 
     def __init__(self, served: Cluster, topic: str) -> None:
-        self.seen: dict[int, list[tuple[int, bytes]]] = {n: [] for n in range(PARTITIONS)}
+        self.rows: dict[int, list[tuple[int, bytes]]] = {n: [] for n in range(PARTITIONS)}
         self.failure: str | None = None
         self._stop = threading.Event()
         self._consumer = Consumer({
@@ -82,11 +82,11 @@ class Reader:
                     assert offset is not None
                     assert partition is not None
                     assert isinstance(value, bytes)
-                    self.seen[partition].append((offset, value))
+                    self.rows[partition].append((offset, value))
         # not closed: librdkafka 2.16 may go on waiting for a coordinator that it has let go of
 
     def count(self) -> int:
-        return sum(map(len, self.seen.values()))
+        return sum(map(len, self.rows.values()))
 
     def stop(self) -> None:
         self._stop.set()
@@ -101,7 +101,7 @@ def number_of(value: bytes) -> int:
 def the_reader_saw_it_all_in_order(reader: Reader, load: Load) -> None:
     until(lambda: reader.count() >= load.sent, lambda: f"{reader.count()} of {load.sent} were seen")
     reader.stop()
-    for partition, rows in reader.seen.items():
+    for partition, rows in reader.rows.items():
         assert [offset for offset, _ in rows] == list(range(len(rows))), f"partition {partition} has gaps or repeats"
         assert [number_of(value) for _, value in rows] == list(range(partition, load.sent, PARTITIONS))
         assert all(load.acked.get((partition, offset), value) == value for offset, value in rows)
@@ -123,8 +123,8 @@ def replicas_are_identical(served: Cluster, topic: str) -> None:
         epochs = epochs_in(places[0], partition)
         assert epochs == sorted(epochs), f"{partition}: {epochs}"
         for place in places:
-            known = read_epochs(OsFiles(), str(place / partition / "leader-epoch-checkpoint"))
-            assert {entry.epoch for entry in known} >= set(epochs), f"{place.name} {partition}: {known}"
+            checkpoint = read_epochs(OsFiles(), str(place / partition / "leader-epoch-checkpoint"))
+            assert {entry.epoch for entry in checkpoint} >= set(epochs), f"{place.name} {partition}: {checkpoint}"
 
 
 def epochs_in(directory: Path, partition: str) -> list[int]:
@@ -157,16 +157,16 @@ def run_under_load(served: Cluster, steps: str, new_epoch: bool | None) -> Load:
 @pytest.fixture(scope="module")
 def direct() -> Iterator[Cluster]:
     for path in in_memory.directory():
-        with cluster(path, zookeeper_session_timeout_ms=60_000) as found:
-            yield found
+        with cluster(path, zookeeper_session_timeout_ms=60_000) as started:
+            yield started
 
 
 @pytest.fixture(scope="module")
 def proxied() -> Iterator[Cluster]:
     for path in in_memory.directory():
         # A session is over before a follower is late: who left the ISR for that reason is not missed with a new epoch.
-        with cluster(path, proxied=True, replica_lag_time_max_ms=3000) as found:
-            yield found
+        with cluster(path, proxied=True, replica_lag_time_max_ms=3000) as started:
+            yield started
 
 
 @pytest.mark.parametrize(("steps", "new_epoch"), STEPS.items(), ids=STEPS)

@@ -18,9 +18,9 @@ AT_ONCE_S = 60.0  # half of what a broker would wait for others to lead instead 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Cluster]:
     for path in in_memory.directory():
-        with cluster(path, zookeeper_session_timeout_ms=18_000, controlled_shutdown_retry_backoff_ms=40_000) as found:
-            found.create("orders", 3)
-            yield found
+        with cluster(path, zookeeper_session_timeout_ms=18_000, controlled_shutdown_retry_backoff_ms=40_000) as started:
+            started.create("orders", 3)
+            yield started
 
 
 def stop_all(served: Cluster) -> float:
@@ -60,6 +60,6 @@ def test_a_broker_that_comes_tells_of_all_the_others_or_waits_until_it_can(serve
     other = next(id for id in served.brokers if id != controller)
     served.run_steps(f"kill {other}, pause {controller}, start {other}")
     with ThreadPoolExecutor(1) as asking:
-        told = asking.submit(_brokers_known_to, served.brokers[other].port)
+        brokers = asking.submit(_brokers_known_to, served.brokers[other].port)
         served.run_steps(f"wait 0.5, resume {controller}")
-        assert told.result(PATIENCE_S) == set(served.brokers)
+        assert brokers.result(PATIENCE_S) == set(served.brokers)

@@ -73,8 +73,8 @@ def test_records_that_too_few_replicas_could_hold_are_told_and_given_up(served: 
         served.run_steps(f"start {other}, settle")
     reason = f"orders-0 has only replicas {isr} in sync, and min.insync.replicas is 3 (NOT_ENOUGH_REPLICAS)"
     assert produce.code == 1
-    told, gave_up, summary = produce.err.splitlines()
-    assert told == f"leadline: not stored yet: {reason}; trying for 4 s (--timeout)"
+    retrying, gave_up, summary = produce.err.splitlines()
+    assert retrying == f"leadline: not stored yet: {reason}; trying for 4 s (--timeout)"
     assert gave_up == f"leadline: gave up: {reason}"
     assert summary.startswith("produced 0 records (0 B) to orders, 0 partitions, in ")
     assert summary.endswith("; 2 records not stored")
@@ -118,7 +118,7 @@ def victim(served: Cluster) -> Iterator[int]:
     """The leader of single-0, killed: nobody else can lead it."""
     until(lambda: len(served.described("single")) == 3)
     leader = served.leader("single")
-    leadline(served, "produce", "single", "--partition", "0", given=b"kept\n")
+    leadline(served, "produce", "single", "--partition", "0", stdin=b"kept\n")
     leadline(served, "consume", "orders", "--group", "g", "--to-end")  # coordinators need all brokers to begin with
     served.run_steps(f"kill {leader}")
     until(lambda: any(leader < 0 for leader, _ in served.described("single")[:1]))
@@ -148,9 +148,9 @@ def test_a_partition_without_a_leader_is_told_to_who_reads_to_the_end_and_given_
 ) -> None:
     code, _, err, _ = without_leader[call]
     assert code == 1
-    *told, failure = err.splitlines()
+    *notes, failure = err.splitlines()
     assert any(
-        line.startswith(f"leadline: single:0 has no leader while broker {victim} is away; wait") for line in told
+        line.startswith(f"leadline: single:0 has no leader while broker {victim} is away; wait") for line in notes
     )
     assert (
         failure
@@ -171,7 +171,7 @@ def _follow(served: Cluster, victim: int, process: "subprocess.Popen[bytes]") ->
     assert process.stdout is not None
     assert process.stderr.readline().startswith(f"leadline: single:0 has no leader while broker {victim}".encode())
     leadline(
-        served, "produce", "single", "--partition", "1" if served.described("single")[1][0] > 0 else "2", given=b"b"
+        served, "produce", "single", "--partition", "1" if served.described("single")[1][0] > 0 else "2", stdin=b"b"
     )
     assert process.stdout.readline() == b"b\n"
     served.run_steps(f"start {victim}")
@@ -252,13 +252,13 @@ def test_one_silent_broker_is_a_row_that_says_so(silent: SilentBroker) -> None:
     assert all(copy["logEnd"] is not None for copy in partition["copies"] if copy["broker"] != silent.id)
 
 
-@pytest.mark.parametrize(("call", "code", "said"), OF_ALL_BROKERS)
+@pytest.mark.parametrize(("call", "code", "message"), OF_ALL_BROKERS)
 def test_each_command_says_which_broker_is_silent_in_time(
-    silent: SilentBroker, call: str, code: int, said: str
+    silent: SilentBroker, call: str, code: int, message: str
 ) -> None:
     _, err = check(silent.by_another[call.replace("SILENT", str(silent.id))], code)
-    assert said.replace("SILENT", str(silent.id)) in err
-    assert f"broker {silent.id} at {silent.address} does not answer" in err or not said
+    assert message.replace("SILENT", str(silent.id)) in err
+    assert f"broker {silent.id} at {silent.address} does not answer" in err or not message
 
 
 def test_a_silent_server_among_others_is_passed_over(silent: SilentBroker) -> None:

@@ -250,15 +250,15 @@ class Tried:
 
 def offsets_read(log: Log) -> list[int]:
     """As a consumer reads: batch by batch, and none but whole ones."""
-    found, offset = list[int](), log.log_start
+    offsets, offset = list[int](), log.log_start
     with suppress(CorruptMessage):
         while (read := log.read(offset, 1, Isolation.LOG_END)).slice is not None:
             data = bytes_of(read)
             header = header_at(data)
             if crc_of(data, 0, len(data)) == header.crc:
-                found += range(header.base_offset, header.last_offset + 1)
+                offsets += range(header.base_offset, header.last_offset + 1)
             offset = header.last_offset + 1
-    return found
+    return offsets
 
 
 def cases() -> Iterator[tuple[str, Damage, bool, Outcome]]:

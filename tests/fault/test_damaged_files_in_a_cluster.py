@@ -17,8 +17,8 @@ PARTITIONS = 4
 @pytest.fixture(scope="module")
 def running() -> Iterator[Cluster]:
     for path in in_memory.directory():
-        with cluster(path) as found:
-            yield found
+        with cluster(path) as started:
+            yield started
 
 
 @pytest.fixture
@@ -53,9 +53,9 @@ def test_a_damaged_replica_is_offline_alone_until_it_is_mended(served: Cluster, 
     served.run_steps(f"start {broken}")
 
     def all_but_one_are_in_sync() -> bool:
-        found = served.described(served.topic)
-        others = [len(isr) == 3 and leader in isr for leader, isr in found[1:]]
-        return len(others) == PARTITIONS - 1 and all(others) and broken not in (*found[0][1], found[0][0])
+        partitions = served.described(served.topic)
+        others = [len(isr) == 3 and leader in isr for leader, isr in partitions[1:]]
+        return len(others) == PARTITIONS - 1 and all(others) and broken not in (*partitions[0][1], partitions[0][0])
 
     until(all_but_one_are_in_sync, lambda: (served.described(served.topic), broker.output()[-2000:]))
     write(served)

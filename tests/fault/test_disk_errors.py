@@ -83,8 +83,8 @@ class Scenario:
         batches = [batch(key="k", size=20), batch(key=f"{n}", size=200), batch(producer_id=1, sequence=n, size=9)]
         batches.append(batch(producer_id=2, sequence=n, transactional=True))
         for data in [*batches, marker(2, commit=n % 2 == 0)]:
-            wanted = bytes(at_offset(data, log.log_end, n))  # an append that fails may have come as far as the log
-            self.ledgers[log.tp].note(log.log_end, wanted)
+            expected = bytes(at_offset(data, log.log_end, n))  # an append that fails may have come as far as the log
+            self.ledgers[log.tp].note(log.log_end, expected)
             log.append_as_leader(data, n, AppendOrigin.CLIENT if data in batches else AppendOrigin.COORDINATOR)
         log.advance_high_watermark(log.log_end)
         log.flush()

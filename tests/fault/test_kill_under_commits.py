@@ -92,11 +92,11 @@ class Committer:
     def check(self) -> None:
         assert not self.refused
         with closing(Connection("localhost", self.broker.port)) as connection:
-            asked = OffsetFetchRequest(group_id=self.group, topics=None)
-            until(lambda: connection.ask(OffsetFetchResponse, asked, 7).error_code == 0)
+            request = OffsetFetchRequest(group_id=self.group, topics=None)
+            until(lambda: connection.ask(OffsetFetchResponse, request, 7).error_code == 0)
             beat = HeartbeatRequest(group_id=self.group, generation_id=1, member_id=self.member_id)
             assert connection.ask(HeartbeatResponse, beat, 4).error_code == 0
-            (topic,) = connection.ask(OffsetFetchResponse, asked, 7).topics
+            (topic,) = connection.ask(OffsetFetchResponse, request, 7).topics
             offsets = [part.committed_offset for part in topic.partitions]
             assert len(offsets) == 2
             assert all(self.acked <= offset <= self.acked + 1 for offset in offsets), (self.acked, offsets)
@@ -110,16 +110,16 @@ def test_no_acknowledged_commit_is_lost(tmp_path: Path) -> None:
         committers = [Committer(broker, f"group-{n}") for n in range(4)]
         try:
             for _ in range(KILLS):
-                before = [each.acked for each in committers]
+                before = [committer.acked for committer in committers]
                 deadline = time.monotonic() + PATIENCE_S
-                while any(each.acked <= one + 20 for each, one in zip(committers, before, strict=True)):
-                    assert time.monotonic() < deadline, [each.acked for each in committers]
+                while any(committer.acked <= one + 20 for committer, one in zip(committers, before, strict=True)):
+                    assert time.monotonic() < deadline, [committer.acked for committer in committers]
                     time.sleep(0.02)
                 time.sleep(ALIVE_S)
                 broker.kill()
                 broker.start()
         finally:
-            for each in committers:
-                each.stop()
-        for each in committers:
-            each.check()
+            for committer in committers:
+                committer.stop()
+        for committer in committers:
+            committer.check()

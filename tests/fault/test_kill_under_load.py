@@ -91,9 +91,9 @@ def test_a_compacted_topic_keeps_the_last_of_every_key(broker: RunningBroker) ->
 
 def wait_for_compaction(broker: RunningBroker) -> None:
     """Until one more pass has begun to take effect, so that some kills meet the next."""
-    seen = broker.output().count("compacted state")
+    before = broker.output().count("compacted state")
     deadline = time.monotonic() + DELIVERED_S
-    while broker.output().count("compacted state") == seen:
+    while broker.output().count("compacted state") == before:
         assert time.monotonic() < deadline, f"nothing was compacted in {DELIVERED_S} s"
         time.sleep(0.01)
 
@@ -123,8 +123,8 @@ def test_topics_are_there_or_not_there(broker: RunningBroker) -> None:
                 created.remove(gone)  # who got no answer does not know
 
     def wait_for_some() -> None:
-        seen, deadline = len(answers), time.monotonic() + 4 * ANSWER_S
-        while len(answers) < seen + 2:
+        before, deadline = len(answers), time.monotonic() + 4 * ANSWER_S
+        while len(answers) < before + 2:
             assert time.monotonic() < deadline, f"no topics were made or deleted in {4 * ANSWER_S} s"
             time.sleep(0.01)
 
@@ -137,10 +137,10 @@ def test_topics_are_there_or_not_there(broker: RunningBroker) -> None:
         thread.join()
     for _ in range(2):
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-        known = admin.list_topics(timeout=DELIVERED_S).topics
-        assert set(created) <= known.keys()
-        assert not known.keys() & set(deleted)
-        assert all(partition.error is None for name in created for partition in known[name].partitions.values())
+        topics = admin.list_topics(timeout=DELIVERED_S).topics
+        assert set(created) <= topics.keys()
+        assert not topics.keys() & set(deleted)
+        assert all(partition.error is None for name in created for partition in topics[name].partitions.values())
         producer = Producer(CLIENT | {"bootstrap.servers": broker.bootstrap})
         for name in created:
             producer.produce(name, b"usable")

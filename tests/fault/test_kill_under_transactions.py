@@ -78,7 +78,7 @@ def read(bootstrap: str, isolation: str) -> dict[str, list[str]]:
         "bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": isolation,
         "enable.auto.commit": False, "auto.offset.reset": "earliest", "enable.partition.eof": True,
     })  # fmt: skip
-    found: dict[str, list[str]] = defaultdict(list)
+    numbers: dict[str, list[str]] = defaultdict(list)
     try:
         consumer.assign([TopicPartition(TOPIC, n, 0) for n in range(PARTITIONS)])
         ended, deadline = set[int](), time.monotonic() + SECONDS
@@ -91,10 +91,10 @@ def read(bootstrap: str, isolation: str) -> dict[str, list[str]]:
                 ended.add(message.partition() or 0)
             else:
                 txn, _, number = (message.value() or b"").decode().rpartition("/")
-                found[txn].append(number)
+                numbers[txn].append(number)
     finally:
         consumer.close()
-    return found
+    return numbers
 
 
 def is_stable(bootstrap: str) -> bool:
@@ -133,13 +133,13 @@ def test_whole_transactions_or_none_however_often_it_is_killed(tmp_path: Path, s
         assert [writer.failure for writer in writers] == [None] * WRITERS
         committed = read(broker.bootstrap, "read_committed")
         assert is_stable(broker.bootstrap)
-        outcomes = {txn: told for writer in writers for txn, told in writer.outcomes.items()}
+        outcomes = {txn: outcome for writer in writers for txn, outcome in writer.outcomes.items()}
         whole = sorted(str(n) for n in range(2 * PARTITIONS))
-        for txn, told in outcomes.items():
-            seen = sorted(committed.pop(txn, []))
-            assert seen in ([], whole), f"{txn} is seen in part: {seen}"
-            if told is not None:
-                assert bool(seen) is told, f"{txn} was told to be {'committed' if told else 'aborted'}"
+        for txn, outcome in outcomes.items():
+            visible = sorted(committed.pop(txn, []))
+            assert visible in ([], whole), f"{txn} is seen in part: {visible}"
+            if outcome is not None:
+                assert bool(visible) is outcome, f"{txn} was told to be {'committed' if outcome else 'aborted'}"
         assert not committed
-        assert sum(told is True for told in outcomes.values()) > 10, "too little happened"
+        assert sum(outcome is True for outcome in outcomes.values()) > 10, "too little happened"
         assert broker.stop() == 0

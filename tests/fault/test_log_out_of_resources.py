@@ -89,7 +89,7 @@ def test_a_shortage_at_any_operation_fails_one_attempt_and_nothing_else(
 ) -> None:
     undisturbed = Persistent(tmp_path / "calm", Failing(0, error, only=operations))
     undisturbed.run()
-    wanted = whole(undisturbed.bench, undisturbed.log)
+    expected = whole(undisturbed.bench, undisturbed.log)
     failed, refused = 0, 0
     for nth in range(1, -undisturbed.watch.left, 2):
         watch = Failing(nth, error, only=operations, often=often)
@@ -101,11 +101,11 @@ def test_a_shortage_at_any_operation_fails_one_attempt_and_nothing_else(
         failed, refused = failed + len(watch.failed), refused + len(attempts.refused)
         attempts.bench.background.run_due()
         watch.off = True
-        assert whole(attempts.bench, attempts.log) == wanted, watch.failed
+        assert whole(attempts.bench, attempts.log) == expected, watch.failed
         attempts.log.close()
         for clean in (True, False):
             again = attempts.bench.open(clean=clean, log_start=attempts.log.log_start)
-            assert whole(attempts.bench, again)[:2] == wanted[:2], watch.failed
+            assert whole(attempts.bench, again)[:2] == expected[:2], watch.failed
     assert failed > refused > 0
 
 

@@ -34,9 +34,9 @@ async def records_after_restart(path: Path, tp: TopicPartition) -> list[Record]:
     with without_threads():
         dirs = open_dirs(path, Unsynced())
         await dirs.open()
-        found = records(dirs, tp, Unsynced())
+        stored = records(dirs, tp, Unsynced())
         abandon(dirs)
-    return found
+    return stored
 
 
 async def filled(run: Path, tp: TopicPartition, keys: str) -> tuple[LogDirs, CrashDisk]:
@@ -80,17 +80,17 @@ def test_a_crash_anywhere_in_a_compaction_leaves_the_old_records_or_the_new(scra
     """Of a group, that is; and a segment of which nothing was kept may come back whole, as in Apache Kafka."""
     done = Compacted(scratch / "run")
     assert len(done.stages) > 2, "the log has to be swapped group by group"
-    seen = set()
+    counts = set()
     for operations in range(done.started, len(done.disk.journal) + 1):
         left = scratch / str(operations)
         done.disk.after_power_failure(left, operations, Random(operations))
-        found = asyncio.run(records_after_restart(left, PROFILES))
-        assert [record for record in done.stages[0] if record in found] == found, "in order, each once"
-        assert found == done.stages[0] or any(
-            set(after) <= set(found) < set(before) for before, after in pairwise(done.stages)
+        recovered = asyncio.run(records_after_restart(left, PROFILES))
+        assert [record for record in done.stages[0] if record in recovered] == recovered, "in order, each once"
+        assert recovered == done.stages[0] or any(
+            set(after) <= set(recovered) < set(before) for before, after in pairwise(done.stages)
         ), f"behind operation {operations}"
-        seen.add(len(found))
-    assert {len(stage) for stage in done.stages} <= seen
+        counts.add(len(recovered))
+    assert {len(stage) for stage in done.stages} <= counts
 
 
 def test_a_compaction_on_a_disk_that_reorders_loses_no_last_record_of_a_key(scratch: Path) -> None:
@@ -99,9 +99,9 @@ def test_a_compaction_on_a_disk_that_reorders_loses_no_last_record_of_a_key(scra
     for operations in range(done.started, len(done.disk.journal) + 1):
         left = scratch / str(operations)
         done.disk.after_power_failure(left, operations, Random(operations), strict=True)
-        found = asyncio.run(records_after_restart(left, PROFILES))
-        assert last_of_keys(found) == last_of_keys(before), f"behind operation {operations}"
-        assert [record for record in before if record in found] == found, "in order, each once"
+        recovered = asyncio.run(records_after_restart(left, PROFILES))
+        assert last_of_keys(recovered) == last_of_keys(before), f"behind operation {operations}"
+        assert [record for record in before if record in recovered] == recovered, "in order, each once"
 
 
 def test_a_second_crash_while_a_swap_is_resolved_loses_no_last_record_of_a_key(scratch: Path) -> None:
@@ -117,9 +117,11 @@ def test_a_second_crash_while_a_swap_is_resolved_loses_no_last_record_of_a_key(s
         for seed in range(8):
             twice = scratch / f"{operations}-{seed}"
             again.after_power_failure(twice, operations, Random(f"{seed} {operations}"), strict=True)
-            found = asyncio.run(records_after_restart(twice, PROFILES))
-            assert last_of_keys(found) == last_of_keys(before), f"behind operation {operations}, seed {seed}"
-            assert [record for record in before if record in found] == found, f"behind {operations}, seed {seed}"
+            recovered = asyncio.run(records_after_restart(twice, PROFILES))
+            assert last_of_keys(recovered) == last_of_keys(before), f"behind operation {operations}, seed {seed}"
+            assert [record for record in before if record in recovered] == recovered, (
+                f"behind {operations}, seed {seed}"
+            )
 
 
 @pytest.mark.parametrize("strict", [False, True])
@@ -141,6 +143,6 @@ def test_a_crash_anywhere_in_a_roll_leaves_a_prefix_of_the_records(strict: bool,
         for seed in range(5):
             left = scratch / f"{operations}-{seed}"
             disk.after_power_failure(left, operations, Random(f"{seed} {operations}"), strict=strict)
-            found = asyncio.run(records_after_restart(left, ORDERS))
-            assert found == everything[: len(found)]
-            assert len(found) >= flushed_to
+            recovered = asyncio.run(records_after_restart(left, ORDERS))
+            assert recovered == everything[: len(recovered)]
+            assert len(recovered) >= flushed_to

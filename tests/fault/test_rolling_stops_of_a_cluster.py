@@ -25,9 +25,9 @@ ENOUGH = 30  # acknowledgements of a partition
 @pytest.fixture
 def served() -> Iterator[Cluster]:
     for path in in_memory.directory():
-        with cluster(path, zookeeper_session_timeout_ms=18_000, replica_lag_time_max_ms=HOURS_MS) as found:
-            found.create("orders", PARTITIONS)
-            yield found
+        with cluster(path, zookeeper_session_timeout_ms=18_000, replica_lag_time_max_ms=HOURS_MS) as started:
+            started.create("orders", PARTITIONS)
+            yield started
 
 
 def acknowledged(load: Load) -> Counter[int]:

@@ -99,7 +99,9 @@ class Bed:
 
     def is_in_sync(self, topic: str) -> bool:
         partitions = self.admin.list_topics(topic, timeout=60).topics[topic].partitions
-        return len(partitions) == PARTITIONS and all(len(each.isrs) == len(BROKERS) for each in partitions.values())
+        return len(partitions) == PARTITIONS and all(
+            len(partition.isrs) == len(BROKERS) for partition in partitions.values()
+        )
 
     def controller(self) -> int:
         return int(self.admin.list_topics(timeout=60).controller_id)

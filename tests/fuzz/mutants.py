@@ -53,9 +53,9 @@ class Familiar(Randomly):
 
     def _value(self, field: schema.FieldSchema, root: type[Message], version: int) -> object:
         if field.name in KNOWN and field.struct is None and self.random.random() < 0.9:
-            known = self.random.choice(KNOWN[field.name])
-            if known is not None or version in field.nullable:
-                return known
+            value = self.random.choice(KNOWN[field.name])
+            if value is not None or version in field.nullable:
+                return value
         return super()._value(field, root, version)
 
 
@@ -89,8 +89,8 @@ def valid(seed: int, per_version: int) -> Iterator[bytes]:
     for version in MetadataRequest.VERSIONS:
         yield frame(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=TOPIC)]), version)
     for version in ListOffsetsRequest.VERSIONS:
-        asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=-1)
-        topics = [ListOffsetsRequest.ListOffsetsTopic(name=TOPIC, partitions=[asked])]
+        partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=-1)
+        topics = [ListOffsetsRequest.ListOffsetsTopic(name=TOPIC, partitions=[partition])]
         yield frame(ListOffsetsRequest(replica_id=-1, topics=topics), version)
 
 
@@ -106,28 +106,28 @@ class Mutants:
             yield self.one()
 
     def one(self) -> bytes:
-        found = bytearray(self.random.choice(self.corpus))
+        mutant = bytearray(self.random.choice(self.corpus))
         for _ in range(self.random.choice((0, 1, 1, 1, 2, 3, 8))):
-            if found:
-                self._change(found)
-        return bytes(found)
+            if mutant:
+                self._change(mutant)
+        return bytes(mutant)
 
-    def _change(self, found: bytearray) -> None:
+    def _change(self, mutant: bytearray) -> None:
         chance = self.random
-        at = chance.randrange(len(found)) if chance.random() < 0.8 else min(chance.randrange(24), len(found) - 1)
+        at = chance.randrange(len(mutant)) if chance.random() < 0.8 else min(chance.randrange(24), len(mutant) - 1)
         kind = chance.randrange(7)
         if kind == 0:
-            found[at] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
+            mutant[at] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
         elif kind == 1:
-            del found[at:]
+            del mutant[at:]
         elif kind == 2:
-            del found[at : at + chance.randint(1, 8)]
+            del mutant[at : at + chance.randint(1, 8)]
         elif kind == 3:
-            found[at:at] = chance.randbytes(chance.randint(1, 8))
+            mutant[at:at] = chance.randbytes(chance.randint(1, 8))
         elif kind == 4:
-            found[at : at + 4] = pack(">i", chance.choice(NUMBERS) if chance.random() < 0.9 else chance.randrange(99))
+            mutant[at : at + 4] = pack(">i", chance.choice(NUMBERS) if chance.random() < 0.9 else chance.randrange(99))
         elif kind == 5:
-            found[at : at + 2] = pack(">h", chance.choice((0, 1, -1, 3, 300, 0x7FFF, -0x8000)))
+            mutant[at : at + 2] = pack(">h", chance.choice((0, 1, -1, 3, 300, 0x7FFF, -0x8000)))
         else:
             other = chance.choice(self.corpus)
-            found[at:] = other[min(at, len(other)) :]
+            mutant[at:] = other[min(at, len(other)) :]

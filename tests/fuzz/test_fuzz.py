@@ -65,7 +65,7 @@ class Fake(Connection):
 
 @asynccontextmanager
 async def in_process(directory: Path) -> AsyncIterator[Broker]:
-    given = {
+    properties = {
         "log.dirs": str(directory),
         "listeners": "PLAINTEXT://localhost:0",
         "log.segment.delete.delay.ms": "0",
@@ -75,7 +75,7 @@ async def in_process(directory: Path) -> AsyncIterator[Broker]:
         "transaction.state.log.num.partitions": "2",
         "group.initial.rebalance.delay.ms": "0",
     }
-    broker = Broker(broker_settings(given))
+    broker = Broker(broker_settings(properties))
     await broker.start()
     try:
         yield broker
@@ -99,7 +99,7 @@ def rss_mb() -> float:
     return float(psutil.Process().memory_info().rss) / 1e6
 
 
-async def asked(broker: Broker, kind: type[M], request: Message, version: int) -> M:
+async def ask(broker: Broker, kind: type[M], request: Message, version: int) -> M:
     answer = await served(broker, frame(request, version))
     assert answer is not None
     return parse_response(kind, answer[4:], version)[1]
@@ -109,17 +109,17 @@ async def check_service(broker: Broker) -> None:
     """Records, groups and transactions."""
     part = ProduceRequest.PartitionProduceData(index=0, records=bytes(batch(2)))
     topic = ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[part])
-    produced = await asked(broker, ProduceResponse, ProduceRequest(acks=-1, topic_data=[topic]), 9)
+    produced = await ask(broker, ProduceResponse, ProduceRequest(acks=-1, topic_data=[topic]), 9)
     assert produced.responses[0].partition_responses[0].error_code == 0
     for kind, key in enumerate(("group", "payments")):
         request = FindCoordinatorRequest(coordinator_keys=[key], key_type=kind)
-        assert (await asked(broker, FindCoordinatorResponse, request, 4)).coordinators[0].error_code == 0
+        assert (await ask(broker, FindCoordinatorResponse, request, 4)).coordinators[0].error_code == 0
     offset = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
     topics = [OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC, partitions=[offset])]
-    committed = await asked(broker, OffsetCommitResponse, OffsetCommitRequest(group_id="after", topics=topics), 8)
+    committed = await ask(broker, OffsetCommitResponse, OffsetCommitRequest(group_id="after", topics=topics), 8)
     assert committed.topics[0].partitions[0].error_code == 0
     init = InitProducerIdRequest(transactional_id="after", transaction_timeout_ms=1000)
-    assert (await asked(broker, InitProducerIdResponse, init, 4)).error_code == 0
+    assert (await ask(broker, InitProducerIdResponse, init, 4)).error_code == 0
 
 
 async def fuzz(directory: Path, count: int) -> None:
@@ -191,9 +191,9 @@ def test_ten_thousand_mutants_over_sockets(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    found = asyncio.new_event_loop()
-    yield found
-    found.close()
+    event_loop = asyncio.new_event_loop()
+    yield event_loop
+    event_loop.close()
 
 
 @pytest.fixture(scope="module")

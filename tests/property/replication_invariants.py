@@ -27,11 +27,11 @@ class Invariants:
 
     def broken(self) -> Iterator[str]:
         self.unclean_ran = self.unclean_ran or self.model.controller.current.recovering
-        found: dict[tuple[Offset, int], str] = {}
+        values: dict[tuple[Offset, int], str] = {}
         for node in self.model.nodes.values():
             yield from self._broken_in_log(node.log)
             for record in node.log.records:
-                if found.setdefault((record.offset, record.epoch), record.value) != record.value:
+                if values.setdefault((record.offset, record.epoch), record.value) != record.value:
                     yield f"two records at {record.offset} in epoch {record.epoch}"
             if node.leader is not None:
                 yield from self._broken_by_leader(node, node.leader)

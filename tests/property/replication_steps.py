@@ -25,7 +25,7 @@ class Decided(NamedTuple):
     """LeaderAndIsr on its way to a broker."""
 
     to: BrokerId
-    told: ControllerUpdate
+    update: ControllerUpdate
 
 
 class Asked(NamedTuple):
@@ -70,7 +70,9 @@ class Model:
         self.now_ms = 1_000_000
         self.nodes = {n: Node(n, MemoryLog(keeps_epochs=keeps_epochs), min_isr) for n in IDS}
         self.in_flight: list[Message] = []
-        self.controller = Controller(IDS, lambda to, told: self.in_flight.append(Decided(to, told)), unclean=unclean)
+        self.controller = Controller(
+            IDS, lambda to, update: self.in_flight.append(Decided(to, update)), unclean=unclean
+        )
         self.waiting: list[Waiting] = []
         self.acknowledged: list[Record] = []
         self.deleted_to: Offset = 0
@@ -164,7 +166,7 @@ class Model:
             return
         match message:
             case Decided():
-                node.told(message.told, self.now_ms)
+                node.apply(message.update, self.now_ms)
             case Asked():
                 reply = node.serve(message.by, message.incarnation, message.ask, self.now_ms)
                 self.in_flight.append(Answered(message.by, message.incarnation, message.ask, reply))

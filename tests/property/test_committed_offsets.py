@@ -79,8 +79,8 @@ class Journal:
         self.live.end_transaction(producer, committed=committed)
 
     def forget(self, group_id: str, partitions: list[TopicPartition]) -> None:
-        known = self.live.get_or_create(group_id).offsets.partitions()
-        gone = [tp for tp in partitions if tp in known]
+        committed = self.live.get_or_create(group_id).offsets.partitions()
+        gone = [tp for tp in partitions if tp in committed]
         if gone:
             self.write(build_at(5, [(offset_key(group_id, tp), None) for tp in gone], BatchFields()), len(gone))
             self.live.get_or_create(group_id).offsets.delete(gone)
@@ -102,12 +102,12 @@ def run(steps: list[tuple[object, ...]]) -> None:
     for kind, *arguments in steps:
         apply(str(kind), arguments, model, pending, journal.end)
         actions[str(kind)](*arguments)  # type: ignore[operator]
-        found = {
+        committed = {
             (group.id, tp): commit.offset
             for group in journal.live.groups.values()
             for tp, commit in group.offsets.committed.items()
         }
-        assert found == model
+        assert committed == model
     replayed = journal.replayed()
     for group in journal.live.groups.values():
         again = replayed.groups.get(group.id)

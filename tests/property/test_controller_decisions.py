@@ -73,8 +73,8 @@ class AnyCluster(RuleBasedStateMachine):
         there = self.paper.decisions.state.brokers.get(asking)
         if there is not None:
             epochs = (now.leader_epoch + leader_epoch, now.partition_epoch + partition_epoch)
-            asked = Proposal(LeaderAndIsr(asking, epochs[0], isr, epochs[1]), (ANY_EPOCH,) * len(isr))
-            self.paper.do(lambda: self.paper.decisions.alter_partition(asking, there.epoch, {tp: asked}))
+            proposal = Proposal(LeaderAndIsr(asking, epochs[0], isr, epochs[1]), (ANY_EPOCH,) * len(isr))
+            self.paper.do(lambda: self.paper.decisions.alter_partition(asking, there.epoch, {tp: proposal}))
 
     @precondition(lambda self: self.partitions())
     @rule(data=st.data())
@@ -87,9 +87,9 @@ class AnyCluster(RuleBasedStateMachine):
 
     def _all_in_sync(self, tp: TopicPartition, isr: tuple[BrokerId, ...]) -> None:
         now = self.paper.led(tp)
-        asked = Proposal(now._replace(isr=isr, recovering=False), (ANY_EPOCH,) * len(isr))
+        proposal = Proposal(now._replace(isr=isr, recovering=False), (ANY_EPOCH,) * len(isr))
         epoch = self.paper.registered[now.leader].epoch
-        self.paper.do(lambda: self.paper.decisions.alter_partition(now.leader, epoch, {tp: asked}))
+        self.paper.do(lambda: self.paper.decisions.alter_partition(now.leader, epoch, {tp: proposal}))
 
     @precondition(lambda self: self.partitions())
     @rule(data=st.data(), to=st.none() | some)

@@ -54,7 +54,7 @@ class EpochsAgainstAList(RuleBasedStateMachine):
     @invariant()
     def an_epoch_ends_where_the_next_one_starts(self) -> None:
         for epoch in set(self.of_offset.values()):
-            end = max(offset for offset, found in self.of_offset.items() if found == epoch) + 1
+            end = max(offset for offset, epoch_at in self.of_offset.items() if epoch_at == epoch) + 1
             assert self.epochs.end_of(epoch, self.end) == EpochEnd(epoch, end)
         assert self.epochs.end_of(self.epoch + 1, self.end) is None
 

@@ -63,8 +63,8 @@ class AGroup(RuleBasedStateMachine):
         self.generation = self.now = self.tickets = 0
 
     def one(self, which: int) -> str:
-        known = [*self.group.members, *sorted(self.group.pending_members), "stranger"]
-        return known[which % len(known)]
+        ids = [*self.group.members, *sorted(self.group.pending_members), "stranger"]
+        return ids[which % len(ids)]
 
     def ticket(self, kind: type, member_id: str) -> int:
         self.tickets += 1
@@ -95,26 +95,28 @@ class AGroup(RuleBasedStateMachine):
         self.seasoned.add(answer.member_id)
         if answer.leader == answer.member_id:
             assert self.leaders.setdefault(answer.generation, who) == who
-            assert who in {self.who[told] for told, _, _ in answer.members}
+            assert who in {self.who[member_id] for member_id, _, _ in answer.members}
 
-    def attempt(self, ticket: int, asked: JoinRequest, new_id: str) -> None:
+    def attempt(self, ticket: int, request: JoinRequest, new_id: str) -> None:
         try:
-            self.carry_out(self.group.join(asked, new_id, ticket, self.now))
+            self.carry_out(self.group.join(request, new_id, ticket, self.now))
         except WireError:
             del self.waiting[ticket]
 
-    def asked(
-        self, member_id: str, instance: str | None, protocols: tuple[MemberProtocol, ...], known: bool
+    def join_request(
+        self, member_id: str, instance: str | None, protocols: tuple[MemberProtocol, ...], knows_ids: bool
     ) -> JoinRequest:
-        return JoinRequest(member_id, instance, "client", "/host", 1000, 2000, "type", protocols, None, known, known)
+        return JoinRequest(
+            member_id, instance, "client", "/host", 1000, 2000, "type", protocols, None, knows_ids, knows_ids
+        )
 
-    @rule(protocols=PROTOCOLS, known=st.booleans(), instance=st.sampled_from([None, None, "i", "k"]))
-    def somebody_joins(self, protocols: tuple[MemberProtocol, ...], known: bool, instance: str | None) -> None:
+    @rule(protocols=PROTOCOLS, knows_ids=st.booleans(), instance=st.sampled_from([None, None, "i", "k"]))
+    def somebody_joins(self, protocols: tuple[MemberProtocol, ...], knows_ids: bool, instance: str | None) -> None:
         new_id = f"{instance or 'm'}-{self.tickets}"
         self.who[new_id] = instance or new_id
-        needs_known_id = known and instance is None
-        asked = self.asked("", instance, protocols, known)._replace(needs_known_id=needs_known_id)
-        self.attempt(self.ticket(JoinResult, new_id), asked, new_id)
+        needs_known_id = knows_ids and instance is None
+        request = self.join_request("", instance, protocols, knows_ids)._replace(needs_known_id=needs_known_id)
+        self.attempt(self.ticket(JoinResult, new_id), request, new_id)
 
     @rule(which=WHICH, protocols=st.none() | PROTOCOLS, named=st.booleans())
     def one_joins_again(self, which: int, protocols: tuple[MemberProtocol, ...] | None, named: bool) -> None:
@@ -125,7 +127,9 @@ class AGroup(RuleBasedStateMachine):
         if protocols is None:
             protocols = member.protocols if member is not None else (MemberProtocol("a", b""),)
         instance = member.instance_id if member is not None and named else None
-        self.attempt(self.ticket(JoinResult, member_id), self.asked(member_id, instance, protocols, True), "unused")
+        self.attempt(
+            self.ticket(JoinResult, member_id), self.join_request(member_id, instance, protocols, True), "unused"
+        )
 
     @rule(which=WHICH, late=st.sampled_from([0, 0, 0, 1]))
     def one_syncs(self, which: int, late: int) -> None:
@@ -133,7 +137,7 @@ class AGroup(RuleBasedStateMachine):
 
     def sync(self, member_id: str, late: int = 0) -> None:
         ticket, generation = self.ticket(SyncResult, member_id), self.group.generation - late
-        assignments = {each: f"{generation}:{self.who[each]}".encode() for each in self.group.members}
+        assignments = {member: f"{generation}:{self.who[member]}".encode() for member in self.group.members}
         try:
             self.carry_out(self.group.sync(member_id, None, generation, None, None, assignments, ticket))
         except WireError:
@@ -178,7 +182,7 @@ class AGroup(RuleBasedStateMachine):
                 self.join_again(member_id, None, True)
         if JOIN_TIMER in self.timers:
             self.ring(JOIN_TIMER)
-        for member_id in [each for n, each in enumerate(self.group.members) if n != without]:
+        for member_id in [member for n, member in enumerate(self.group.members) if n != without]:
             self.sync(member_id)
         while self.stores:
             self.the_journal_answers(False)
@@ -197,8 +201,8 @@ class AGroup(RuleBasedStateMachine):
 
     @invariant()
     def whoever_waits_is_known_to_wait(self) -> None:
-        known = [*self.group.joining.values(), *self.group.syncing.values()]
-        assert Counter(known) == Counter(self.waiting.keys())
+        tickets = [*self.group.joining.values(), *self.group.syncing.values()]
+        assert Counter(tickets) == Counter(self.waiting.keys())
         assert self.group.joining.keys() <= self.group.members.keys()
         assert self.group.syncing.keys() <= self.group.members.keys()
         assert not self.group.syncing or self.group.state is GroupState.COMPLETING
@@ -209,7 +213,7 @@ class AGroup(RuleBasedStateMachine):
         members = {name for kind, name in self.timers if kind == "member"}
         assert members <= group.members.keys() | group.pending_members
         silent = group.members.keys() - group.joining.keys() - group.syncing.keys()
-        assert members >= {each for each in silent | group.pending_members if session_timer(each)}
+        assert members >= {member for member in silent | group.pending_members if session_timer(member)}
         assert (group.state is GroupState.PREPARING) == (JOIN_TIMER in self.timers)
         assert bool(group.unsynced) == (SYNC_TIMER in self.timers)
 

@@ -42,7 +42,7 @@ class Offsets:
         return OffsetIndex(OsFiles(), self.index.path, BASE, 1 << 20)
 
     def position(self, offset: int) -> int:
-        return max((position for found, position in self.entries if BASE + found <= offset), default=0)
+        return max((position for relative, position in self.entries if BASE + relative <= offset), default=0)
 
 
 @given(steps, st.lists(st.integers(-3, 30_000), min_size=1, max_size=20), st.booleans())
@@ -52,9 +52,9 @@ def test_the_position_of_an_offset_is_that_of_the_last_entry_at_or_before_it(
 ) -> None:
     made = Offsets(scratch / "index", increments)
     index = made.reopened() if reopened else made.index
-    for target in [*targets, *(found for found, _ in made.entries[::97])]:
+    for target in [*targets, *(relative for relative, _ in made.entries[::97])]:
         assert index.lookup(BASE + target) == made.position(BASE + target)
-        behind = [BASE + found for found, position in made.entries if position >= target]
+        behind = [BASE + relative for relative, position in made.entries if position >= target]
         assert index.first_at_or_after(target) == (behind[0] if behind else None)
 
 
@@ -65,7 +65,7 @@ def test_truncating_keeps_the_entries_below_and_appending_goes_on(
 ) -> None:
     made = Offsets(scratch / "index", increments)
     made.index.truncate_to(BASE + target)
-    kept = [(found, position) for found, position in made.entries if found < target]
+    kept = [(relative, position) for relative, position in made.entries if relative < target]
     for offset in rising(more, kept[-1][0] if kept else 0):
         made.index.append(BASE + offset, 10 * offset + 7)
         kept.append((offset, 10 * offset + 7))
@@ -89,8 +89,8 @@ def test_a_time_is_found_at_the_last_entry_that_is_not_later(
         index.append_if_later(time, BASE + offset)
         index.append_if_later(time, BASE + offset + 1)  # not later: no entry
     for target in targets:
-        known = [found for found in zip(times, offsets, strict=True) if found[0] <= target]
-        assert index.lookup(target) == ((known[-1][0], BASE + known[-1][1]) if known else (NO_TIMESTAMP, BASE))
+        earlier = [entry for entry in zip(times, offsets, strict=True) if entry[0] <= target]
+        assert index.lookup(target) == ((earlier[-1][0], BASE + earlier[-1][1]) if earlier else (NO_TIMESTAMP, BASE))
     assert index.count == len(increments)
 
 

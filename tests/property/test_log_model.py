@@ -117,7 +117,7 @@ class LogAgainstAList(RuleBasedStateMachine):
         self.log.delete_old_segments()
         self.log_start = self.log.log_start
         first = self.log.segments.first
-        self.batches = [known for known in self.batches if known.base >= first.base_offset]
+        self.batches = [written for written in self.batches if written.base >= first.base_offset]
         assert self.log.size - first.size < 1500 or first is self.log.segments.active
 
     # Stopping
@@ -140,12 +140,12 @@ class LogAgainstAList(RuleBasedStateMachine):
     def read(self, share: float, most: int, at_least_one: bool) -> None:
         offset = self.log_start + int(share * (self.end - self.log_start))
         read = self.log.read(offset, most, Isolation.LOG_END, min_one=at_least_one)
-        wanted = [known.data for known in self.batches if known.last >= offset]
-        found = bytes_of(read)
-        assert b"".join(wanted).startswith(found)
-        assert len(found) <= max(most, len(wanted[0]) if wanted and at_least_one else 0)
-        if wanted and at_least_one:
-            assert len(found) >= len(wanted[0])
+        expected = [written.data for written in self.batches if written.last >= offset]
+        read_bytes = bytes_of(read)
+        assert b"".join(expected).startswith(read_bytes)
+        assert len(read_bytes) <= max(most, len(expected[0]) if expected and at_least_one else 0)
+        if expected and at_least_one:
+            assert len(read_bytes) >= len(expected[0])
 
     @rule(outside=st.sampled_from([-1, 1]))
     def reading_outside_is_refused(self, outside: int) -> None:
@@ -157,7 +157,7 @@ class LogAgainstAList(RuleBasedStateMachine):
     def it_holds_what_the_list_holds(self) -> None:
         if not hasattr(self, "log"):
             return
-        assert whole_log(self.log) == b"".join(known.data for known in self.batches)
+        assert whole_log(self.log) == b"".join(written.data for written in self.batches)
         assert self.log.log_start == self.log_start
         assert self.log.recovery_point <= self.log.log_end
         assert not self.bench.failures
@@ -174,9 +174,9 @@ class LogAgainstAList(RuleBasedStateMachine):
         entries = self.log.epochs.entries
         assert sorted({entry.epoch for entry in entries}) == [entry.epoch for entry in entries]
         assert sorted({entry.start_offset for entry in entries}) == [entry.start_offset for entry in entries]
-        for known in self.batches:
-            if known.last >= self.log_start:
-                assert self.log.epochs.epoch_at(max(known.base, self.log_start)) == known.epoch
+        for written in self.batches:
+            if written.last >= self.log_start:
+                assert self.log.epochs.epoch_at(max(written.base, self.log_start)) == written.epoch
 
 
 LogAgainstAList.TestCase.settings = settings(max_examples=60, stateful_step_count=40)

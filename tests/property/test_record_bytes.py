@@ -17,7 +17,10 @@ headers = st.lists(st.builds(RecordHeader, st.text(max_size=5), sized), max_size
 @st.composite
 def record_lists(draw: st.DrawFn) -> list[Record]:
     parts = draw(st.lists(st.tuples(st.integers(-(2**40), 2**40), sized, sized, headers), min_size=1, max_size=5))
-    return [Record(n, timestamp, key, value, found) for n, (timestamp, key, value, found) in enumerate(parts)]
+    return [
+        Record(n, timestamp, key, value, record_headers)
+        for n, (timestamp, key, value, record_headers) in enumerate(parts)
+    ]
 
 
 @given(record_lists(), st.sampled_from(Codec))
@@ -36,20 +39,20 @@ def test_damaged_records_raise_nothing_but_corrupt_message(
     for _ in range(data.draw(st.integers(1, 3))):
         batch[data.draw(st.integers(HEADER_BYTES - 4, len(batch) - 1))] = data.draw(st.integers(0, 255))
     try:
-        found = list(records_of(batch, 0, header_at(batch)))
+        decoded = list(records_of(batch, 0, header_at(batch)))
     except CorruptMessage:
         return
-    assert len(found) == max(header_at(batch).record_count, 0)
+    assert len(decoded) == max(header_at(batch).record_count, 0)
 
 
 @given(st.binary(max_size=60), st.integers(-1, 5))
 @settings(max_examples=300)
 def test_any_bytes_are_spans_inside_the_body_or_corrupt(body: bytes, count: int) -> None:
     try:
-        found = list(spans(body, count))
+        record_spans = list(spans(body, count))
     except CorruptMessage:
         return
-    assert all(0 <= span.key_at <= span.headers_at < span.end <= len(body) for span in found)
+    assert all(0 <= span.key_at <= span.headers_at < span.end <= len(body) for span in record_spans)
 
 
 @given(st.binary(max_size=200))

@@ -35,8 +35,8 @@ class Written:
             log.append_as_leader(data, n // 2, origin)
         log.close()
         whole = whole_log(log)
-        found = [whole[position : position + header.size] for position, header in walk(whole)]
-        return cls(bench, found, contents(bench.directory))
+        stored = [whole[position : position + header.size] for position, header in walk(whole)]
+        return cls(bench, stored, contents(bench.directory))
 
     def recover_with(self, name: str, damaged: bytes) -> list[bytes]:
         for file in self.bench.directory.iterdir():
@@ -90,8 +90,8 @@ def log_files(written: Written) -> list[tuple[str, bytes]]:
 def test_a_log_cut_at_any_byte_keeps_every_whole_batch_before_it(written: Written) -> None:
     for name, data in log_files(written):
         for position in range(len(data)):
-            found = written.recover_with(name, data[:position])
-            assert found == written.before(name, position), f"{name} cut at {position}"
+            recovered = written.recover_with(name, data[:position])
+            assert recovered == written.before(name, position), f"{name} cut at {position}"
             if position % 50 == 0:
                 written.recovering_again_changes_nothing()
 
@@ -102,12 +102,12 @@ def test_a_log_damaged_at_any_byte_keeps_every_batch_before_it(written: Written)
         for position in range(len(data)):
             damaged = bytearray(data)
             damaged[position] ^= 0xFF
-            found = written.recover_with(name, bytes(damaged))
+            recovered = written.recover_with(name, bytes(damaged))
             expected = written.before(name, position)
             if position - starts[position] in UNCOVERED:
-                assert found[: len(expected)] == expected, f"{name} damaged at {position}"
+                assert recovered[: len(expected)] == expected, f"{name} damaged at {position}"
             else:
-                assert found == expected, f"{name} damaged at {position}"
+                assert recovered == expected, f"{name} damaged at {position}"
             if position % 50 == 0:
                 written.recovering_again_changes_nothing()
 
@@ -138,8 +138,10 @@ def test_any_log_damaged_anywhere_keeps_a_prefix(
     data = made.files[name]
     position = int(share * len(data))
     damaged = data[:position] if cut else data[:position] + bytes([data[position] ^ 0x55]) + data[position + 1 :]
-    found = made.recover_with(name, damaged)
+    recovered = made.recover_with(name, damaged)
     expected = made.before(name, position)
-    assert found[: len(expected)] == expected
-    assert [header_at(one).base_offset for one in found] == sorted({header_at(one).base_offset for one in found})
+    assert recovered[: len(expected)] == expected
+    assert [header_at(one).base_offset for one in recovered] == sorted(
+        {header_at(one).base_offset for one in recovered}
+    )
     made.recovering_again_changes_nothing()

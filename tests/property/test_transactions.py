@@ -29,7 +29,7 @@ class Txn:
     """One of a producer's transactions, as that producer knows it."""
 
     values: dict[TopicPartition, list[bytes]] = field(default_factory=lambda: defaultdict(list))
-    asked: bool | None = None  # to commit it, or to abort it
+    commit: bool | None = None  # True: to commit it; False: to abort it; None: neither yet
     outcome: bool | None = None  # told that it stands
 
 
@@ -85,12 +85,12 @@ class World:
         self, node: Node, producer: Producer, identity: ProducerIdAndEpoch, operation: str, tp: TopicPartition
     ) -> None:
         """As clients do: who asked for an outcome and was not told of it asks for that again, and nothing else."""
-        asked = {"commit": True, "abort": False}.get(operation)
-        if producer.txns[-1].asked not in (None, asked):
+        commit = {"commit": True, "abort": False}.get(operation)
+        if producer.txns[-1].commit not in (None, commit):
             return
         try:
-            if asked is not None:
-                await self.end(node, producer, identity, commit=asked)
+            if commit is not None:
+                await self.end(node, producer, identity, commit=commit)
             else:
                 await self.write(node, producer, identity, tp, stray=operation == "stray")
         except WireError:
@@ -99,7 +99,7 @@ class World:
 
     async def end(self, node: Node, producer: Producer, identity: ProducerIdAndEpoch, *, commit: bool) -> None:
         txn = producer.txns[-1]
-        txn.asked = commit
+        txn.commit = commit
         await node.transactions.end(producer.name, identity, commit=commit)
         txn.outcome = commit
         producer.txns.append(Txn())
@@ -125,12 +125,12 @@ class World:
             for ended in ended_in(node, tp):
                 outcomes |= dict.fromkeys(ended.values, ended.committed)
         for txn in (txn for producer in self.producers for txn in producer.txns):
-            told = {outcomes.pop(value) for values in txn.values.values() for value in values}
-            assert len(told) <= 1, "one outcome for all of it"
+            results = {outcomes.pop(value) for values in txn.values.values() for value in values}
+            assert len(results) <= 1, "one outcome for all of it"
             if txn.outcome is not None:
-                assert told <= {txn.outcome}, "what was told holds"
-            elif txn.asked is not True:
-                assert told <= {False}, "what nobody committed is aborted"
+                assert results <= {txn.outcome}, "what was told holds"
+            elif txn.commit is not True:
+                assert results <= {False}, "what nobody committed is aborted"
         assert not outcomes
 
 

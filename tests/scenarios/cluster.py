@@ -15,9 +15,9 @@ class Cluster:
         self.holds_answers = False  # of the controller to its leaders
         self.controller = Controller((1, 2, 3), self._tell, unclean=unclean)
 
-    def _tell(self, broker: BrokerId, told: ControllerUpdate) -> None:
+    def _tell(self, broker: BrokerId, update: ControllerUpdate) -> None:
         if self.nodes[broker].is_up:
-            self.nodes[broker].told(told, self.now_ms)
+            self.nodes[broker].apply(update, self.now_ms)
 
     # What is looked at
 

@@ -46,6 +46,6 @@ def _lacks_archive() -> bool:
 
 @pytest.fixture(scope="session")
 def spark(quick_java: None) -> Iterator[SparkSession]:
-    found = session("tests", master="local[2]", settings=SMALL)
-    yield found
-    found.stop()
+    spark_session = session("tests", master="local[2]", settings=SMALL)
+    yield spark_session
+    spark_session.stop()

@@ -19,11 +19,11 @@ def replicas(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatc
     """Of a topic, in the directories of two brokers; the session of the tests is not stopped by the command."""
     monkeypatch.setattr(command, "start_spark", lambda options, app: spark)
     monkeypatch.setattr(SparkSession, "stop", lambda self: None)
-    found = Replicas(tmp_path, 2)
+    filled = Replicas(tmp_path, 2)
     for _ in range(50):
-        found.append(batch(5))
-    found.stop()
-    return found
+        filled.append(batch(5))
+    filled.stop()
+    return filled
 
 
 def audit(*arguments: str) -> int:
@@ -44,8 +44,8 @@ def test_findings_end_with_1_and_name_file_and_position(replicas: Replicas, caps
     out = capsys.readouterr().out
     assert f"{path}: at byte {torn}: torn tail: the last batch is incomplete" in out
     assert audit(*replicas.paths, "--json", "--topic", "orders") == 1
-    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert {"file": str(path), "position": torn, "kind": "torn tail"}.items() <= found[0].items()
+    findings = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {"file": str(path), "position": torn, "kind": "torn tail"}.items() <= findings[0].items()
 
 
 def test_without_checksums_only_headers_count(replicas: Replicas) -> None:

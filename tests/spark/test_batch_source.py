@@ -37,7 +37,7 @@ def test_a_batch_reads_all_there_is(topic: SourceTopic) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "found"),
+    ("options", "expected"),
     [
         ({"startingOffsets": '{"T": {"0": 10, "1": -2}}'}, [*range(20, 40, 2), *range(1, 40, 2)]),
         ({"endingOffsets": '{"T": {"0": 3, "1": -1}}'}, [0, 2, 4, *range(1, 40, 2)]),
@@ -54,9 +54,11 @@ def test_a_batch_reads_all_there_is(topic: SourceTopic) -> None:
         ({"kafka.max.partition.fetch.bytes": "1"}, in_order(range(40))),
     ],
 )
-def test_options_set_where_a_batch_starts_and_ends(topic: SourceTopic, given: dict[str, str], found: list[int]) -> None:
+def test_options_set_where_a_batch_starts_and_ends(
+    topic: SourceTopic, options: dict[str, str], expected: list[int]
+) -> None:
     topic.produce(40, timestamp=1000)
-    assert topic.batch(**{name: value.replace("T", topic.name) for name, value in given.items()}) == found
+    assert topic.batch(**{name: value.replace("T", topic.name) for name, value in options.items()}) == expected
 
 
 def test_a_batch_starts_some_time_ago(topic: SourceTopic) -> None:
@@ -76,8 +78,8 @@ def test_a_batch_starts_at_the_committed_offsets_of_a_group(topic: SourceTopic) 
 def test_ranges_are_split_and_packed(topic: SourceTopic) -> None:
     topic.produce(40)
 
-    def tasks(**given: str) -> list[list[int]]:
-        reader = BatchReader(read_options(topic.options(**given), streaming=False))
+    def tasks(**options: str) -> list[list[int]]:
+        reader = BatchReader(read_options(topic.options(**options), streaming=False))
         return [
             [one.length for one in partition.task]
             for partition in reader.partitions()
@@ -102,7 +104,7 @@ def test_aborted_records_are_omitted_on_request(topic: SourceTopic) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "said"),
+    ("options", "error", "message"),
     [
         ({"subscribe": "nowhere"}, NoSuchTopic, "there is no topic nowhere"),
         ({"subscribePattern": "no.*where"}, NoSuchTopic, "subscribePattern=no.*where: no topic at"),
@@ -117,15 +119,15 @@ def test_aborted_records_are_omitted_on_request(topic: SourceTopic) -> None:
     ],
 )
 def test_bad_input_is_one_clear_error(
-    topic: SourceTopic, given: dict[str, str], error: type[Exception], said: str
+    topic: SourceTopic, options: dict[str, str], error: type[Exception], message: str
 ) -> None:
     topic.produce(40)
     topic.delete_before(5)
-    more = {name: value.replace("T", topic.name) for name, value in given.items()}
-    with pytest.raises(error) as found:
+    more = {name: value.replace("T", topic.name) for name, value in options.items()}
+    with pytest.raises(error) as raised:
         topic.batch(**{"kafka.default.api.timeout.ms": "1000", **more})
-    assert said.replace("T-", f"{topic.name}-") in str(found.value)
-    assert "\n" not in str(found.value)
+    assert message.replace("T-", f"{topic.name}-") in str(raised.value)
+    assert "\n" not in str(raised.value)
 
 
 def test_a_read_waits_for_a_broker_that_restarts(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -142,15 +144,15 @@ def test_a_read_waits_for_a_broker_that_restarts(tmp_path_factory: pytest.TempPa
 @pytest.mark.parametrize("code", [5, 6, 74, 78])
 def test_a_fetch_follows_the_leader(topic: SourceTopic, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     topic.produce(100)
-    answer, asked = BlockingConnection.answer, list[type[Message]]()
+    answer, kinds = BlockingConnection.answer, list[type[Message]]()
 
     def answering(connection: BlockingConnection, version: int, kind: type[Message]) -> Message:
-        found = answer(connection, version, kind)
-        asked.append(kind)
-        if isinstance(found, FetchResponse) and asked.count(FetchResponse) == 1:
-            found.responses[0].partitions[0].error_code = code
-        return found
+        response = answer(connection, version, kind)
+        kinds.append(kind)
+        if isinstance(response, FetchResponse) and kinds.count(FetchResponse) == 1:
+            response.responses[0].partitions[0].error_code = code
+        return response
 
     monkeypatch.setattr(BlockingConnection, "answer", answering)
     assert topic.batch() == in_order(range(100))
-    assert MetadataResponse in asked[asked.index(FetchResponse) :]
+    assert MetadataResponse in kinds[kinds.index(FetchResponse) :]

@@ -18,9 +18,9 @@ RATE = 500
 
 def running() -> Iterator[str]:
     """The commands of processes below this one."""
-    for each in psutil.Process().children(recursive=True):
+    for process in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):  # it has ended, and perhaps nobody has taken note of it yet
-            yield " ".join(each.cmdline())
+            yield " ".join(process.cmdline())
 
 
 def test_a_table_that_was_cut_off_ends_up_with_each_order_once(
@@ -37,9 +37,9 @@ def test_a_table_that_was_cut_off_ends_up_with_each_order_once(
     broken = tills.written // BROKEN
     assert sorted(numbers) == [n for n in range(1, tills.written + 1) if n % BROKEN]
     assert DeltaTable(f"{demo.table}_dead_letters").to_pyarrow_table().num_rows == broken
-    said = capsys.readouterr().out
-    assert f"{tills.written:,} orders in total, all acknowledged" in said
-    assert [line for line in said.splitlines() if line.startswith("6. ")] == ["6. Query the table"]
+    output = capsys.readouterr().out
+    assert f"{tills.written:,} orders in total, all acknowledged" in output
+    assert [line for line in output.splitlines() if line.startswith("6. ")] == ["6. Query the table"]
     assert [command for command in running() if str(tmp_path) in command] == []
 
 

@@ -71,7 +71,7 @@ def rows(spark: SparkSession, first: int, until: int) -> DataFrame:
     return spark.range(first, until, 1, 2).selectExpr(*columns, headers)
 
 
-def found(read: DataFrame) -> list[str]:
+def values_of(read: DataFrame) -> list[str]:
     return sorted(row[0] for row in read.select(F.col("value").cast("string")).collect())
 
 
@@ -85,7 +85,7 @@ def test_what_is_written_is_read_with_all_its_columns(spark: SparkSession, broke
     ours.write(rows(spark, 0, 100), topic)
     read = ours.read(topic, includeHeaders="true")
     assert read.columns == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
-    assert found(read) == values(0, 100)
+    assert values_of(read) == values(0, 100)
     row = read.where("CAST(value AS STRING) = 'v64'").collect()[0]
     assert (row.key, row.topic, row.timestampType, row.headers) == (b"1", topic, 0, [Row(key="n", value=b"64")])
     assert read.groupBy("key").agg(F.count_distinct("partition").alias("n")).where("n > 1").count() == 0
@@ -103,7 +103,7 @@ def test_a_stream_goes_on_from_its_checkpoint_and_commits_its_progress(
     ours.write(rows(spark, 90, 130), topic)
     again = ours.stream(topic, out, tmp_path)
     assert again.recentProgress[-1]["batchId"] > first.recentProgress[-1]["batchId"]
-    assert found(ours.read(out, **{"kafka.isolation.level": "read_committed"})) == values(0, 130)
+    assert values_of(ours.read(out, **{"kafka.isolation.level": "read_committed"})) == values(0, 130)
     end = Positions.from_json(_json(again.recentProgress[-1]["sources"][0]["endOffset"]))
     with ClusterClient({"bootstrap.servers": broker.bootstrap}) as cluster:
         committed = {tp: note.offset for tp, note in cluster.committed(end.group).items()}
@@ -111,9 +111,9 @@ def test_a_stream_goes_on_from_its_checkpoint_and_commits_its_progress(
 
 
 def _json(text: object) -> dict[str, object]:
-    found = json.loads(text) if isinstance(text, str) else text
-    assert isinstance(found, dict)
-    return found
+    value = json.loads(text) if isinstance(text, str) else text
+    assert isinstance(value, dict)
+    return value
 
 
 def test_what_is_wrong_is_told_by_spark(spark: SparkSession, broker: RunningBroker, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_sparks_own_connector_reads_and_writes_our_broker(
     theirs.stream(topic, out, tmp_path, maxOffsetsPerTrigger="60")
     theirs.write(rows(spark, 100, 120), topic)
     theirs.stream(topic, out, tmp_path)
-    assert found(theirs.read(out)) == values(0, 120)
+    assert values_of(theirs.read(out)) == values(0, 120)
     read, read_by_us = (format.read(out, includeHeaders="true") for format in (theirs, ours))
     assert read.dtypes == read_by_us.dtypes
     assert sorted(read.collect()) == sorted(read_by_us.collect())

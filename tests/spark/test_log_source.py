@@ -62,15 +62,15 @@ def fill(servers: dict[str, str]) -> None:
 def rows(path: str, name: str, **options: str) -> list[Row]:
     """All rows of a view, read as tasks do, without Spark."""
     reader = LogReader(log_options({"path": path, "view": name} | options))
-    found = [row for task in reader.partitions() for batch in reader.read(task) for row in batch.to_pylist()]
-    return [SimpleNamespace(**row) for row in found]
+    records = [row for task in reader.partitions() for batch in reader.read(task) for row in batch.to_pylist()]
+    return [SimpleNamespace(**row) for row in records]
 
 
 def test_all_records_are_there_once(log_dir: str) -> None:
-    found = rows(log_dir, "records", topic="orders", includeheaders="true")
-    assert len(found) == RECORDS
-    assert {(row.partition, row.offset) for row in found if row.key} == {(n % 2, n // 2) for n in range(RECORDS - 20)}
-    row = next(row for row in found if row.key == b"k11")
+    records = rows(log_dir, "records", topic="orders", includeheaders="true")
+    assert len(records) == RECORDS
+    assert {(row.partition, row.offset) for row in records if row.key} == {(n % 2, n // 2) for n in range(RECORDS - 20)}
+    row = next(row for row in records if row.key == b"k11")
     assert (row.topic, row.partition, row.offset, row.value, row.timestampType) == ("orders", 1, 5, b"v11", 0)
     assert row.headers == [{"key": "n", "value": b"11"}]
     assert row.log_dir == log_dir
@@ -79,8 +79,8 @@ def test_all_records_are_there_once(log_dir: str) -> None:
 def test_large_logs_are_split_and_small_ones_packed(log_dir: str) -> None:
     assert len(tasks(log_options({"path": log_dir, "minpartitions": "20"}))) >= 20
     assert len(tasks(log_options({"path": log_dir}))) == 1
-    found = rows(log_dir, "records", topic="orders", minpartitions="20")
-    assert len({(row.partition, row.offset) for row in found}) == len(found) == RECORDS
+    records = rows(log_dir, "records", topic="orders", minpartitions="20")
+    assert len({(row.partition, row.offset) for row in records}) == len(records) == RECORDS
 
 
 def test_committed_records_are_without_those_of_an_aborted_transaction(log_dir: str) -> None:
@@ -88,41 +88,41 @@ def test_committed_records_are_without_those_of_an_aborted_transaction(log_dir: 
 
 
 def test_batches_tell_what_is_in_the_files(log_dir: str) -> None:
-    found = rows(log_dir, "batches", topic="orders")
-    assert all(row.crc_valid and row.error is None for row in found)
-    assert sum(row.record_count for row in found if not row.is_control) == RECORDS
-    assert len({row.file for row in found if row.partition == 0}) > 1
-    first = min((row for row in found if row.partition == 1), key=lambda row: row.base_offset)
+    batches = rows(log_dir, "batches", topic="orders")
+    assert all(row.crc_valid and row.error is None for row in batches)
+    assert sum(row.record_count for row in batches if not row.is_control) == RECORDS
+    assert len({row.file for row in batches if row.partition == 0}) > 1
+    first = min((row for row in batches if row.partition == 1), key=lambda row: row.base_offset)
     assert (first.file, first.position, first.codec) == ("00000000000000000000.log", 0, "none")
     sizes = {path.name: path.stat().st_size for path in Path(log_dir, "orders-0").glob("*.log")}
-    assert sum(row.size for row in found if row.partition == 0) == sum(sizes.values())
+    assert sum(row.size for row in batches if row.partition == 0) == sum(sizes.values())
 
 
 def test_indexes_point_into_the_log(log_dir: str) -> None:
-    found = rows(log_dir, "indexes", topic="orders")
+    entries = rows(log_dir, "indexes", topic="orders")
     batches = rows(log_dir, "batches", topic="orders")
     places = {(row.partition, row.file.split(".")[0], row.position): row for row in batches}
-    pointing = [row for row in found if row.kind == "index"]
+    pointing = [row for row in entries if row.kind == "index"]
     assert pointing
     for row in pointing:
         assert places[row.partition, row.file.split(".")[0], row.log_position].last_offset == row.offset
-    (aborted,) = [row for row in found if row.kind == "txnindex"]
+    (aborted,) = [row for row in entries if row.kind == "txnindex"]
     assert (aborted.first_offset, aborted.offset) == (140, 150)
-    assert {row.kind for row in found} == {"index", "timeindex", "txnindex"}
+    assert {row.kind for row in entries} == {"index", "timeindex", "txnindex"}
 
 
 def test_checkpoints_tell_how_far_each_partition_has_come(log_dir: str) -> None:
-    found = rows(log_dir, "checkpoints", topic="orders")
-    marks = [row for row in found if row.file == "replication-offset-checkpoint" and row.topic == "orders"]
+    lines = rows(log_dir, "checkpoints", topic="orders")
+    marks = [row for row in lines if row.file == "replication-offset-checkpoint" and row.topic == "orders"]
     assert {row.partition: row.offset for row in marks} == {0: 140 + 22, 1: 140}
-    epochs = [row for row in found if row.file == "leader-epoch-checkpoint"]
+    epochs = [row for row in lines if row.file == "leader-epoch-checkpoint"]
     assert {(row.partition, row.epoch, row.offset) for row in epochs} == {(0, 0, 0), (1, 0, 0)}
-    assert [row.name for row in found if row.name in ("broker.id", "topic_id")] == ["broker.id", "topic_id", "topic_id"]
+    assert [row.name for row in lines if row.name in ("broker.id", "topic_id")] == ["broker.id", "topic_id", "topic_id"]
 
 
 def test_producers_are_those_of_the_snapshots(log_dir: str) -> None:
-    found = [row for row in rows(log_dir, "producers", topic="orders") if row.partition == 0]
-    newest = [row for row in found if row.snapshot_offset == 162]
+    producers = [row for row in rows(log_dir, "producers", topic="orders") if row.partition == 0]
+    newest = [row for row in producers if row.snapshot_offset == 162]
     assert newest
     assert all(row.txn_first_offset is None and row.last_offset < 162 and row.error is None for row in newest)
 
@@ -136,11 +136,11 @@ def test_committed_offsets_are_read_from_the_journal_of_groups(log_dir: str) -> 
 
 
 def test_transactions_are_read_from_their_journal(log_dir: str) -> None:
-    found = sorted(rows(log_dir, "transactions"), key=lambda row: row.journal_offset)
-    assert {row.transactional_id for row in found} == {"payments"}
-    states = [row.state for row in found]
+    transactions = sorted(rows(log_dir, "transactions"), key=lambda row: row.journal_offset)
+    assert {row.transactional_id for row in transactions} == {"payments"}
+    states = [row.state for row in transactions]
     assert [state for state in states if state.startswith("Prepare")] == ["PrepareAbort", "PrepareCommit"]
-    ongoing = next(row for row in found if row.state == "Ongoing")
+    ongoing = next(row for row in transactions if row.state == "Ongoing")
     assert ongoing.partitions == [{"topic": "orders", "partition": 0}]
 
 
@@ -155,10 +155,10 @@ def damaged(log_dir: str, tmp_path: Path) -> Path:
 
 
 def test_damage_is_a_row_among_those_of_the_files(damaged: Path) -> None:
-    found = rows(str(damaged.parent), "batches")
-    wrong = [row for row in found if row.error is not None]
+    batches = rows(str(damaged.parent), "batches")
+    wrong = [row for row in batches if row.error is not None]
     assert [(row.file, row.position, row.base_offset) for row in wrong] == [(damaged.name, 0, None)]
-    assert len({row.file for row in found}) > 1
+    assert len({row.file for row in batches}) > 1
 
 
 # Through Spark
@@ -166,15 +166,15 @@ def test_damage_is_a_row_among_those_of_the_files(damaged: Path) -> None:
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_spark_gets_the_rows_of_every_view(spark: SparkSession, log_dir: str, name: str) -> None:
-    found = spark.read.format("leadline-log").option("view", name).load(log_dir).toArrow()
-    assert found.column_names == VIEWS[name].schema.names
-    assert found.num_rows == len(rows(log_dir, name)) > 0
+    table = spark.read.format("leadline-log").option("view", name).load(log_dir).toArrow()
+    assert table.column_names == VIEWS[name].schema.names
+    assert table.num_rows == len(rows(log_dir, name)) > 0
 
 
 def test_several_directories_are_read_together(spark: SparkSession, log_dir: str, damaged: Path) -> None:
     reader = spark.read.format("leadline-log").option("paths", json.dumps([log_dir, str(damaged.parent)]))
-    found = reader.option("view", "batches").load().select("log_dir").distinct().collect()
-    assert {row.log_dir for row in found} == {log_dir, str(damaged.parent.parent)}
+    directories = reader.option("view", "batches").load().select("log_dir").distinct().collect()
+    assert {row.log_dir for row in directories} == {log_dir, str(damaged.parent.parent)}
 
 
 def test_damage_is_an_error_of_who_reads_records(spark: SparkSession, damaged: Path) -> None:

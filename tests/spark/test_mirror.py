@@ -73,7 +73,7 @@ class Both:
         return self.clusters[-1]
 
     def mirror(self, **spec: object) -> Mirror:
-        found = Mirror(
+        mirror = Mirror(
             MirrorSpec(
                 name=self.topic,
                 source={"bootstrap.servers": self.source.bootstrap},
@@ -87,23 +87,23 @@ class Both:
             self.cluster(self.source),
             self.cluster(self.target),
         )
-        found.load()
-        return found
+        mirror.load()
+        return mirror
 
     def rows(self, broker: RunningBroker, topic: str) -> dict[int, dict[int, Row]]:
         """By partition and offset, as readers of committed records see them."""
-        found: dict[int, dict[int, Row]] = {}
+        by_partition: dict[int, dict[int, Row]] = {}
         with ClusterClient({"bootstrap.servers": broker.bootstrap}) as cluster:
             partitions = cluster.existing_topics([topic])[topic].partitions
             earliest, latest = cluster.earliest(partitions), cluster.latest(partitions, committed=True)
             for tp in partitions:
                 one = Range(tp, earliest[tp], latest[tp])
-                found[tp.partition] = {
+                by_partition[tp.partition] = {
                     row["offset"]: Row(row["key"], row["value"], str(row["headers"]), row["timestamp"])
                     for batch in rows(cluster, one, FetchOptions(committed=True), headers=True)
                     for row in batch.to_pylist()
                 }
-        return found
+        return by_partition
 
     def check(self, there: OffsetMap) -> None:
         """Both sides have the same records in the same order, and the map leads from each to its copy."""
@@ -118,17 +118,17 @@ class Both:
 
 @pytest.fixture
 def both(brokers: tuple[RunningBroker, RunningBroker], tmp_path: Path) -> Iterator[Both]:
-    found = Both(brokers, tmp_path)
-    yield found
-    for cluster in found.clusters:
+    clusters = Both(brokers, tmp_path)
+    yield clusters
+    for cluster in clusters.clusters:
         cluster.close()
 
 
 def until_done(mirror: Mirror) -> list[RoundSummary]:
-    found = [mirror.round()]
-    while found[-1].lag_offsets:
-        found.append(mirror.round())
-    return found
+    summaries = [mirror.round()]
+    while summaries[-1].lag_offsets:
+        summaries.append(mirror.round())
+    return summaries
 
 
 def test_all_kinds_of_records_go_over_and_the_map_knows_where(both: Both) -> None:
@@ -136,13 +136,13 @@ def test_all_kinds_of_records_go_over_and_the_map_knows_where(both: Both) -> Non
     both.produce(200, commit=False, first=1000)
     both.produce(200, commit=True, codec="zstd", first=2000)
     mirror = both.mirror(batch_bytes=2_000)
-    told = until_done(mirror)
-    assert len(told) > 2
-    assert sum(each.records for each in told) == 500
+    summaries = until_done(mirror)
+    assert len(summaries) > 2
+    assert sum(summary.records for summary in summaries) == 500
     both.check(mirror.map)
     both.produce(100, first=3000)
     later = both.mirror()  # another process, that knows what the first one did
-    assert sum(each.records for each in until_done(later)) == 100
+    assert sum(summary.records for summary in until_done(later)) == 100
     both.check(later.map)
 
 
@@ -244,5 +244,5 @@ def test_a_pattern_takes_in_topics_that_come_later(both: Both) -> None:
     producer = Producer({"bootstrap.servers": both.source.bootstrap})
     producer.produce(f"{both.topic}-later", value=b"x")
     producer.flush()
-    assert sum(each.records for each in until_done(mirror)) == 1
+    assert sum(summary.records for summary in until_done(mirror)) == 1
     assert [row.value for row in both.rows(both.target, f"copy.{both.topic}-later")[0].values()] == [b"x"]

@@ -101,7 +101,7 @@ def test_what_differs_is_named_and_the_exit_status_is_1(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("table", "order", "T", "--once"), "there is no topic order at"),
         (("table", "orders", "T", "--format", "avro"), "--format avro needs --registry"),
@@ -112,12 +112,16 @@ def test_what_differs_is_named_and_the_exit_status_is_1(
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_written(
-    typed: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], told: str
+    typed: Callable[..., Said],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     code, _, err = typed(*arguments, **({"server": None} if "compact" in arguments else {}))
     assert code == 1
-    assert told in err
+    assert message in err
     assert len(err.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
 

@@ -52,20 +52,20 @@ def source(spark: SparkSession, broker: RunningBroker, tmp_path_factory: pytest.
 
 def stored(broker: RunningBroker, topic: str) -> Stored:
     """What readers of committed records see: partition, key, value and time, in their order."""
-    found: Stored = []
+    records: Stored = []
     with ClusterClient({"bootstrap.servers": broker.bootstrap}) as cluster:
         tps = [TopicPartition(topic, n) for n in range(2)]
         for tp, end in cluster.latest(tps, committed=True).items():
             for batch in rows(cluster, Range(tp, 0, end), FetchOptions(committed=True), headers=False):
                 times = batch.column("timestamp").cast(pa.int64()).to_pylist()
                 columns = (batch.column("key").to_pylist(), batch.column("value").to_pylist(), times)
-                found += [(tp.partition, *each) for each in zip(*columns, strict=True)]
-    return found
+                records += [(tp.partition, *record) for record in zip(*columns, strict=True)]
+    return records
 
 
 def run(spark: SparkSession, spec: ReplaySpec) -> int:
     with ClusterClient(spec.properties) as cluster:
-        return sum(told.records for told in Replay(spark, cluster, spec).batches())
+        return sum(batch.records for batch in Replay(spark, cluster, spec).batches())
 
 
 def test_a_table_is_in_the_topic_as_it_was_and_once(

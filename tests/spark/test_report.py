@@ -87,10 +87,10 @@ def _commit(broker: RunningBroker, offset: int) -> None:
 @pytest.mark.parametrize("kind", ["brokers", "files"])
 def test_the_figures_are_those_that_were_counted(spark: SparkSession, filled: Filled, kind: str) -> None:
     work = filled.work(kind)
-    found = report_job.make_report(spark, work, {"bootstrap.servers": filled.broker.bootstrap})
-    assert found.errors == []
-    assert [topic.name for topic in found.topics] == ["orders", "users"]
-    orders, users = found.topics
+    report = report_job.make_report(spark, work, {"bootstrap.servers": filled.broker.bootstrap})
+    assert report.errors == []
+    assert [topic.name for topic in report.topics] == ["orders", "users"]
+    orders, users = report.topics
     _check_orders(orders, filled)
     kept = users.figures.last.kept()
     assert (kept.keys, kept.tombstones, kept.is_exact) == (20, 10, True)
@@ -100,7 +100,7 @@ def _check_orders(orders: TopicReport, filled: Filled) -> None:
     figures = orders.figures
     assert {n: part.records for n, part in figures.parts.items()} == {**filled.partitions, 2: 0}
     assert sum(part.payload for part in figures.parts.values()) == filled.payload
-    assert {each.key: each.records for each in figures.hot.top(1000)} == dict(filled.keys)
+    assert {hot_key.key: hot_key.records for hot_key in figures.hot.top(1000)} == dict(filled.keys)
     assert figures.codecs[Codec.ZSTD].ratio > 1  # the client leaves batches as they are where packing does not pay
     assert sum(packed.records for packed in figures.codecs.values()) == ORDERS
     for n, part in figures.parts.items():
@@ -117,11 +117,11 @@ def _check_orders(orders: TopicReport, filled: Filled) -> None:
 
 
 def test_brokers_tell_the_limits_that_files_do_not(filled: Filled) -> None:
-    told = filled.work("brokers").limits
-    assert told["orders"].retention_ms == 200 * HOUR_MS
-    assert told["users"].cleanup_policy == "compact"
+    limits = filled.work("brokers").limits
+    assert limits["orders"].retention_ms == 200 * HOUR_MS
+    assert limits["users"].cleanup_policy == "compact"
     assert filled.work("files").limits["orders"].retention_ms is None
-    assert (told["orders"].disk_free or 0) > 0
+    assert (limits["orders"].disk_free or 0) > 0
 
 
 def test_a_report_of_one_topic_has_that_topic_alone(filled: Filled) -> None:
@@ -140,9 +140,9 @@ def test_damage_is_told_and_the_rest_reported(spark: SparkSession, filled: Fille
                 data[len(data) // 2] ^= 1
             (tmp_path / name / log.name).write_bytes(data)
     (tmp_path / "meta.properties").touch()
-    found = report_job.make_report(spark, report_plan.plan_from_files([str(tmp_path)], ()), {})
-    assert [error.partition(":")[0] for error in found.errors] == ["orders-0"]
-    assert found.topics[0].figures.parts[1].records == filled.partitions[1]
+    report = report_job.make_report(spark, report_plan.plan_from_files([str(tmp_path)], ()), {})
+    assert [error.partition(":")[0] for error in report.errors] == ["orders-0"]
+    assert report.topics[0].figures.parts[1].records == filled.partitions[1]
 
 
 def test_the_command_writes_the_page_and_says_what_is_remarkable(
@@ -151,15 +151,15 @@ def test_the_command_writes_the_page_and_says_what_is_remarkable(
     out = tmp_path / "report.html"
     options = argparse.Namespace(dir=[str(filled.broker.directory)], out=out, topics=["orders"])
     assert command.write(options, spark, filled.work("files", "orders"), time.monotonic()) == 0
-    said = capsys.readouterr().out
-    assert "orders: group billing is 500 records behind" in said
-    assert f"{out}: 3,000 records in 1 topic" in said
+    output = capsys.readouterr().out
+    assert "orders: group billing is 500 records behind" in output
+    assert f"{out}: 3,000 records in 1 topic" in output
     assert "busy" in out.read_text()
     assert list(tmp_path.iterdir()) == [out]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["nowhere"], "there is no topic nowhere at "),
         (["--dir", "/nonexistent"], "/nonexistent: no such directory"),
@@ -167,9 +167,9 @@ def test_the_command_writes_the_page_and_says_what_is_remarkable(
     ],
 )
 def test_what_cannot_be_reported_is_one_line_before_spark_starts(
-    filled: Filled, arguments: list[str], told: str
+    filled: Filled, arguments: list[str], message: str
 ) -> None:
     out, error = commands.leadline(filled.broker, "pipeline", "report", *arguments, code=1)
     assert out == ""
-    assert error.startswith(f"leadline: {told}")
+    assert error.startswith(f"leadline: {message}")
     assert error.count("\n") == 1

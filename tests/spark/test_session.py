@@ -28,8 +28,8 @@ def test_a_second_one_is_the_first(spark: SparkSession) -> None:
 
 
 def test_tasks_run_in_this_interpreter(spark: SparkSession) -> None:
-    (found,) = spark.sparkContext.parallelize([0], 1).map(lambda _: sys.executable).collect()
-    assert found == sys.executable
+    (executable,) = spark.sparkContext.parallelize([0], 1).map(lambda _: sys.executable).collect()
+    assert executable == sys.executable
 
 
 def test_results_that_cannot_be_fetched_fail_with_the_cause(

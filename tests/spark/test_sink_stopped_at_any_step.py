@@ -59,7 +59,7 @@ class Driver:
         staging = Staging.of(str(self.folder), f"{self.query}-{batch}")
         parts = [values[task::tasks] for task in range(tasks)]
         rows = [pa.record_batch({"key": part, "value": part}) for part in parts]
-        return [stage(iter([each]), self.options, staging, self.query) for each in rows]
+        return [stage(iter([batch_rows]), self.options, staging, self.query) for batch_rows in rows]
 
     def commit(self, batch: int, lefts: list[TaskStaged]) -> bool:
         with ClusterClient(self.options.client) as cluster:
@@ -70,19 +70,19 @@ class Driver:
         return self.commit(batch, self.stage(batch, tasks))
 
     def committed(self) -> list[list[int]]:
-        given = {
+        options = {
             "kafka.bootstrap.servers": self.broker.bootstrap,
             "subscribe": self.topic,
             "kafka.isolation.level": "read_committed",
         }
-        reader = BatchReader(read_options(given, streaming=False))
-        found = [
+        reader = BatchReader(read_options(options, streaming=False))
+        values = [
             row
             for part in reader.partitions()
             for rows in reader.read(part)
             for row in rows.column("value").to_pylist()
         ]
-        return sorted(json.loads(row) for row in found)
+        return sorted(json.loads(row) for row in values)
 
 
 def whole(batches: int) -> list[list[int]]:
@@ -185,11 +185,11 @@ def test_what_was_stored_and_is_sent_again_is_stored_once(
     answer, doubted = BlockingConnection.answer, list[int]()
 
     def answering(connection: BlockingConnection, version: int, kind: type[Message]) -> Message:
-        found = answer(connection, version, kind)
-        if isinstance(found, ProduceResponse) and not doubted:
-            doubted.append(found.responses[0].partition_responses[0].index)
-            found.responses[0].partition_responses[0].error_code = code
-        return found
+        response = answer(connection, version, kind)
+        if isinstance(response, ProduceResponse) and not doubted:
+            doubted.append(response.responses[0].partition_responses[0].index)
+            response.responses[0].partition_responses[0].error_code = code
+        return response
 
     monkeypatch.setattr(BlockingConnection, "answer", answering)
     assert driver.write(0)

@@ -40,10 +40,10 @@ class Stream:
         return self._process is not None and self._process.poll() is None
 
     def start(self, until: str = "on") -> None:
-        given = [self.broker.bootstrap, "in", "out", str(self.home / "checkpoint"), until]
+        arguments = [self.broker.bootstrap, "in", "out", str(self.home / "checkpoint"), until]
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.spark.topic_to_topic", *given],
+                [sys.executable, "-m", "tests.spark.topic_to_topic", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -137,11 +137,15 @@ def _stream(folder: Path) -> Iterator[tuple[Stream, list[Callable[[Stream], None
 
 
 def _read(broker: RunningBroker) -> list[int]:
-    given = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": "out", "kafka.isolation.level": "read_committed"}
-    reader = BatchReader(read_options(given, streaming=False))
-    found = [rows.column("value").to_pylist() for part in reader.partitions() for rows in reader.read(part)]
+    options = {
+        "kafka.bootstrap.servers": broker.bootstrap,
+        "subscribe": "out",
+        "kafka.isolation.level": "read_committed",
+    }
+    reader = BatchReader(read_options(options, streaming=False))
+    columns = [rows.column("value").to_pylist() for part in reader.partitions() for rows in reader.read(part)]
     CLUSTERS.close()
-    return sorted(int(value) for values in found for value in values)
+    return sorted(int(value) for values in columns for value in values)
 
 
 def test_each_row_arrives_once(tmp_path: Path) -> None:

@@ -66,7 +66,10 @@ def test_all_records_are_in_the_table_once_batch_after_batch(made: Made, kind: s
     assert pipeline.run() == []
     pipeline.check(300)
     with ClusterClient(pipeline.spec.properties) as cluster:
-        committed = {tp.partition: found.offset for tp, found in cluster.committed("table-of-orders").items()}
+        committed = {
+            tp.partition: committed_offset.offset
+            for tp, committed_offset in cluster.committed("table-of-orders").items()
+        }
     state = pipeline.table.state()
     assert state is not None
     assert committed == state.progress.offsets
@@ -83,8 +86,8 @@ def test_fields_become_columns_and_what_contradicts_them_dead_letters(made: Made
     feed.send(b'{"id": 1000, "where": {"city": "Bern", "at": [46.9, 7.4]}}')
     feed.send(None)
     feed.flush()
-    (told,) = pipeline.run()
-    assert (told.records, told.dead) == (3, 1)
+    (summary,) = pipeline.run()
+    assert (summary.records, summary.dead) == (3, 1)
     rows = pipeline.rows()
     assert len(rows) == 52
     (new,) = [row for row in rows if row["id"] == 1000]
@@ -154,9 +157,9 @@ def test_a_compacted_topic_has_gaps_that_are_no_loss(made: Made) -> None:
     feed, pipeline = made(settings=settings)
     feed.more(100)
     pipeline.run()
-    seen = feed.broker.output().count(f"compacted {feed.topic}")
+    before = feed.broker.output().count(f"compacted {feed.topic}")
     deadline = time.monotonic() + WAIT_S
-    while feed.broker.output().count(f"compacted {feed.topic}") < seen + 2:
+    while feed.broker.output().count(f"compacted {feed.topic}") < before + 2:
         assert time.monotonic() < deadline, "nothing was compacted"
         feed.more(20)
         time.sleep(0.05)
@@ -238,8 +241,8 @@ def test_records_that_are_gone_are_told_in_numbers(made: Made) -> None:
     from confluent_kafka import TopicPartition
 
     admin = AdminClient({"bootstrap.servers": feed.broker.bootstrap})
-    asked = [TopicPartition(tp.topic, tp.partition, end - 1) for tp, end in ends.items()]
-    for future in admin.delete_records(asked).values():
+    positions = [TopicPartition(tp.topic, tp.partition, end - 1) for tp, end in ends.items()]
+    for future in admin.delete_records(positions).values():
         future.result(WAIT_S)
     with pytest.raises(DataLoss, match=rf"{feed.topic}.*starts at"):
         pipeline.run()

@@ -86,10 +86,10 @@ class Cut:
             self.count += 1
             if self.count == self.at and not self.after:
                 raise Died
-            found = step(*args)
+            result = step(*args)
             if self.count == self.at and self.after:
                 raise Died
-            return found
+            return result
 
         return call
 
@@ -229,8 +229,8 @@ def test_a_broker_that_is_killed_and_comes_back(made: Made, broker: RunningBroke
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path | None]:
-    with small_disk(tmp_path / "small", "3m") as found:
-        yield found
+    with small_disk(tmp_path / "small", "3m") as small:
+        yield small
 
 
 def test_a_disk_without_room_stops_it_and_costs_nothing(

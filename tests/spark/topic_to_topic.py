@@ -11,11 +11,11 @@ from tests.spark.conftest import SMALL
 
 def main(servers: str, topic: str, out: str, checkpoint: str, until: str) -> None:
     spark = session("under faults", master="local[2,4]", settings=SMALL)
-    given = {"kafka.bootstrap.servers": servers}
-    rows = spark.readStream.format("leadline").options(**given, subscribe=topic, startingOffsets="earliest")
+    cluster = {"kafka.bootstrap.servers": servers}
+    rows = spark.readStream.format("leadline").options(**cluster, subscribe=topic, startingOffsets="earliest")
     if until == "on":  # many batches, so that one is under way at any moment; else all that is left is one batch
         rows = rows.option("maxOffsetsPerTrigger", "50")
-    writer = rows.load().writeStream.format("leadline").options(**given, topic=out)
+    writer = rows.load().writeStream.format("leadline").options(**cluster, topic=out)
     trigger = writer.trigger(availableNow=True) if until == "end" else writer.trigger(processingTime="0 seconds")
     trigger.option("checkpointLocation", checkpoint).start().awaitTermination()
     spark.stop()

@@ -34,8 +34,8 @@ class RunningBroker:
 
     def start(self) -> None:
         before = len(re.findall(r"  try ", self.output())) if self.log.exists() else 0
-        given = {"log.dirs": str(self.directory), "listeners": f"PLAINTEXT://localhost:{self.port}"} | self.settings
-        sets = [part for name, value in given.items() for part in ("--set", f"{name}={value}")]
+        settings = {"log.dirs": str(self.directory), "listeners": f"PLAINTEXT://localhost:{self.port}"} | self.settings
+        sets = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "leadline", "start", *sets],
@@ -80,8 +80,8 @@ class RunningBroker:
 @contextmanager
 def leadline(directory: Path, **settings: object) -> Iterator[RunningBroker]:
     """`leadline(path, log_segment_bytes=1000)`: settings with underscores for dots."""
-    given = {name if "." in name else name.replace("_", "."): str(value) for name, value in settings.items()}
-    with until_killed(RunningBroker(directory, given)) as broker:
+    kafka_settings = {name if "." in name else name.replace("_", "."): str(value) for name, value in settings.items()}
+    with until_killed(RunningBroker(directory, kafka_settings)) as broker:
         yield broker
 
 

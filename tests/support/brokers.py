@@ -80,7 +80,7 @@ class Node:
         self.replicas = Replicas(self.dirs, id, settings.broker, self._connect, self._alter)
         metadata = MetadataCache(BrokerInfo(id, {}), "cluster")
         metadata.topics[TP.topic] = metadata.by_id[TOPIC_ID] = CachedTopic(TP.topic, TOPIC_ID)
-        metadata.brokers = {each: BrokerInfo(each, {}, f"rack{each}") for each in brokers.ids}
+        metadata.brokers = {broker: BrokerInfo(broker, {}, f"rack{broker}") for broker in brokers.ids}
         nobody = cast(Any, None)
         self.services = Services(
             settings=LiveSettings(settings), metadata=metadata, configs=nobody, controller=nobody, cluster=nobody,
@@ -112,18 +112,18 @@ class Node:
     def hosted(self) -> HostedPartition:
         return self.replicas.hosted[TP]
 
-    async def told(self, told: ControllerUpdate) -> None:
-        if told.incarnation != self.incarnation:
+    async def apply(self, update: ControllerUpdate) -> None:
+        if update.incarnation != self.incarnation:
             return
-        decision = told.decision
-        self.replicas.alive(told.alive, self.incarnation)
-        partition = CachedPartition(decision.leader, decision.leader_epoch, told.assigned, decision.isr)
+        decision = update.decision
+        self.replicas.alive(update.alive, self.incarnation)
+        partition = CachedPartition(decision.leader, decision.leader_epoch, update.assigned, decision.isr)
         self.services.metadata.topics[TP.topic].partitions[TP.partition] = partition
         hosted = self.replicas.hosted.get(TP)
         if hosted is not None and decision.leader_epoch < hosted.epoch:
             return
         if decision.leader == self.id:
-            await self.replicas.lead(TP, TOPIC_ID, decision._replace(recovering=False), told.assigned)
+            await self.replicas.lead(TP, TOPIC_ID, decision._replace(recovering=False), update.assigned)
         else:
             await self.replicas.follow(TP, TOPIC_ID, decision)
 
@@ -218,7 +218,7 @@ class Brokers:
     async def start(self) -> None:
         for id in self.ids:
             await self._start(id)
-        self.controller = Controller(self.ids, lambda broker, told: self._to_tell.append((broker, told)))
+        self.controller = Controller(self.ids, lambda broker, update: self._to_tell.append((broker, update)))
         await self.tell()
 
     async def _start(self, id: BrokerId) -> None:
@@ -229,9 +229,9 @@ class Brokers:
 
     async def tell(self) -> None:
         while self._to_tell:
-            broker, told = self._to_tell.pop(0)
+            broker, update = self._to_tell.pop(0)
             if broker in self.nodes:
-                await self.nodes[broker].told(told)
+                await self.nodes[broker].apply(update)
 
     async def kill(self, id: BrokerId, *, noticed: bool = True) -> None:
         await self.nodes.pop(id).kill()
@@ -250,13 +250,15 @@ class Brokers:
         assert self.controller is not None
         response = AlterPartitionResponse()
         for topic in request.topics:
-            told = AlterPartitionResponse.TopicData(topic_id=topic.topic_id)
-            for asked in topic.partitions:
-                isr = tuple(each.broker_id for each in asked.new_isr_with_epochs)
-                epochs = tuple(each.broker_epoch for each in asked.new_isr_with_epochs)
-                wanted = LeaderAndIsr(request.broker_id, asked.leader_epoch, isr, asked.partition_epoch)
-                told.partitions.append(_altered(asked.partition_index, self.controller.alter(Proposal(wanted, epochs))))
-            response.topics.append(told)
+            topic_data = AlterPartitionResponse.TopicData(topic_id=topic.topic_id)
+            for partition in topic.partitions:
+                isr = tuple(member.broker_id for member in partition.new_isr_with_epochs)
+                epochs = tuple(member.broker_epoch for member in partition.new_isr_with_epochs)
+                proposed = LeaderAndIsr(request.broker_id, partition.leader_epoch, isr, partition.partition_epoch)
+                topic_data.partitions.append(
+                    _altered(partition.partition_index, self.controller.alter(Proposal(proposed, epochs)))
+                )
+            response.topics.append(topic_data)
         return response
 
     @property
@@ -309,11 +311,11 @@ async def brokers(
     **topic: str,
 ) -> AsyncIterator[Brokers]:
     """`topic`: its settings, with _ for a dot. `folders`: as in Brokers, with commas. `files_of`: each one's disk."""
-    found = Brokers(path, (1, 2, 3), {name.replace("_", "."): value for name, value in topic.items()}, sockets)
-    found.folders, found.files_of = tuple(folders.split(",")), files_of
-    await found.start()
+    started = Brokers(path, (1, 2, 3), {name.replace("_", "."): value for name, value in topic.items()}, sockets)
+    started.folders, started.files_of = tuple(folders.split(",")), files_of
+    await started.start()
     try:
-        yield found
+        yield started
     finally:
-        for id in list(found.nodes):
-            await found.kill(id, noticed=False)
+        for id in list(started.nodes):
+            await started.kill(id, noticed=False)

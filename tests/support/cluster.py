@@ -82,10 +82,10 @@ class Cluster:
         own = {"broker.id": str(id), "listeners": f"PLAINTEXT://127.0.0.1:{port}"}
         if self.net is not None:
             connect, among = self.net.way("zookeeper", connect, source=f"broker {id}"), _free_port()
-            told = self.net.way(f"broker {id}", among)
+            advertised = self.net.way(f"broker {id}", among)
             own |= {
                 "listeners": f"PLAINTEXT://127.0.0.1:{port},BROKERS://127.0.0.1:{among}",
-                "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},BROKERS://127.0.0.1:{told}",
+                "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},BROKERS://127.0.0.1:{advertised}",
                 "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BROKERS:PLAINTEXT",
                 "inter.broker.listener.name": "BROKERS",
             }
@@ -124,35 +124,40 @@ class Cluster:
     def described(self, topic: str) -> list[tuple[int, list[int]]]:
         """Leader and ISR of each partition; nothing if nobody can tell."""
         try:
-            told = self.admin.describe_topics(TopicCollection([topic]), request_timeout=5)[topic].result(PATIENCE_S)
+            description = self.admin.describe_topics(TopicCollection([topic]), request_timeout=5)[topic].result(
+                PATIENCE_S
+            )
         except KafkaException:
             return []
-        return [(each.leader.id if each.leader else -1, [node.id for node in each.isr]) for each in told.partitions]
+        return [
+            (partition.leader.id if partition.leader else -1, [node.id for node in partition.isr])
+            for partition in description.partitions
+        ]
 
     def leader(self, topic: str = "") -> int:
         """Of a topic's first partition, as soon as there is one."""
-        found: list[int] = []
+        leaders: list[int] = []
 
         def is_led() -> bool:
-            found[:] = [leader for leader, _ in self.described(topic or self.topic)[:1]]
-            return found[:1] > [0]
+            leaders[:] = [leader for leader, _ in self.described(topic or self.topic)[:1]]
+            return leaders[:1] > [0]
 
         until(is_led)
-        return found[0]
+        return leaders[0]
 
     def controller(self) -> int:
-        found: list[int] = []
+        controllers: list[int] = []
 
         def is_known() -> bool:
             try:
                 node = self.admin.describe_cluster(request_timeout=5).result(PATIENCE_S).controller
             except KafkaException:
                 return False
-            found[:] = [] if node is None else [node.id]
-            return found[:1] > [0]
+            controllers[:] = [] if node is None else [node.id]
+            return controllers[:1] > [0]
 
         until(is_known)
-        return found[0]
+        return controllers[0]
 
     def settle(self, *topics: str) -> None:
         for id, broker in self.brokers.items():
@@ -166,8 +171,8 @@ class Cluster:
         return "\n".join([str(self.described(topic)), *tails])
 
     def _is_in_sync(self, topic: str) -> bool:
-        found = self.described(topic)
-        return bool(found) and all(leader in isr and len(isr) == len(self.brokers) for leader, isr in found)
+        partitions = self.described(topic)
+        return bool(partitions) and all(leader in isr and len(isr) == len(self.brokers) for leader, isr in partitions)
 
     # What happens
 
@@ -190,14 +195,14 @@ class Cluster:
 
     def _epoch_elsewhere(self) -> int:
         """The latest leader epoch of the topic's first partition that a broker other than `it` tells; -1: none does."""
-        wanted = MetadataRequest.MetadataRequestTopic(name=self.topic)
-        request = MetadataRequest(topics=[wanted], allow_auto_topic_creation=False)
+        topic = MetadataRequest.MetadataRequestTopic(name=self.topic)
+        request = MetadataRequest(topics=[topic], allow_auto_topic_creation=False)
         epochs = [-1]
         for id, broker in self.brokers.items():
             if id != self._it:
                 # One that is away as well tells nothing.
-                with suppress(OSError), closing(Connection("127.0.0.1", broker.port)) as asked:
-                    answer = asked.ask(MetadataResponse, request, METADATA_VERSION)
+                with suppress(OSError), closing(Connection("127.0.0.1", broker.port)) as connection:
+                    answer = connection.ask(MetadataResponse, request, METADATA_VERSION)
                     epochs += [part.leader_epoch for part in answer.topics[0].partitions if part.partition_index == 0]
         return max(epochs)
 
@@ -266,10 +271,10 @@ VERBS: dict[str, Callable[..., None]] = {
 @contextmanager
 def cluster(path: Path, brokers: int = 3, *, proxied: bool = False, **settings: object) -> Iterator[Cluster]:
     """`proxied`: with a network that can be cut. Settings with underscores for dots."""
-    given = {name.replace("_", "."): str(value) for name, value in settings.items()}
+    kafka_settings = {name.replace("_", "."): str(value) for name, value in settings.items()}
     with network() if proxied else nullcontext() as net:
-        found = Cluster(path, brokers, net, given)
+        started = Cluster(path, brokers, net, kafka_settings)
         try:
-            yield found
+            yield started
         finally:
-            found.end()
+            started.end()

@@ -18,10 +18,10 @@ def started(cluster: Cluster, *arguments: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def leadline(cluster: Cluster, *arguments: str, given: bytes = b"", code: int = 0) -> tuple[str, str]:
+def leadline(cluster: Cluster, *arguments: str, stdin: bytes = b"", code: int = 0) -> tuple[str, str]:
     """What a command printed on stdout and on stderr. Kafka's tools write what is no UTF-8 as U+FFFD: so does this."""
     process = started(cluster, *arguments)
-    out, err = process.communicate(given, COMMAND_S)
+    out, err = process.communicate(stdin, COMMAND_S)
     assert process.returncode == code, err.decode()
     return out.decode(errors="replace"), err.decode()
 

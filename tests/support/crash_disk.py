@@ -233,12 +233,12 @@ class CrashDisk:
         return self._directory(os.path.dirname(path)), os.path.basename(path)
 
     def _directory(self, path: str) -> Directory:
-        found = self._root
+        directory = self._root
         for part in Path(path).relative_to(self.root_path).parts:
-            if not isinstance(inner := found.entries.get(part), Directory):
+            if not isinstance(inner := directory.entries.get(part), Directory):
                 raise FileNotFoundError(f"no directory {path}")
-            found = inner
-        return found
+            directory = inner
+        return directory
 
     def _file(self, fd: int) -> File:
         node = self._open[fd]
@@ -275,8 +275,8 @@ class CrashDisk:
         strict: bool,
     ) -> None:
         target.mkdir(exist_ok=True)
-        known = entries.get(directory)
-        for name, node in known.survivors(random, strict).items() if known else ():
+        listing = entries.get(directory)
+        for name, node in listing.survivors(random, strict).items() if listing else ():
             if isinstance(node, Directory):
                 self._write_out(node, target / name, files, entries, random, strict)
             else:
@@ -321,12 +321,12 @@ class _Entries:
         self.pending.clear()
 
     def survivors(self, random: Random, strict: bool) -> dict[str, Node]:
-        found = dict(self.synced)
+        surviving = dict(self.synced)
         last = random.randint(0, len(self.pending))
         for n, op in enumerate(self.pending):
             if random.random() < 0.5 if strict else n < last:
-                _apply_entry(found, op)
-        return found
+                _apply_entry(surviving, op)
+        return surviving
 
 
 def _apply(data: bytearray, op: DataOp) -> None:
@@ -366,11 +366,11 @@ def _resize(data: bytearray, size: int) -> None:
 
 def _scan(path: Path) -> Directory:
     entries: dict[str, Node] = {
-        found.name: _scan(found) if found.is_dir() else File(found.read_bytes()) for found in path.iterdir()
+        child.name: _scan(child) if child.is_dir() else File(child.read_bytes()) for child in path.iterdir()
     }
     return Directory(entries)
 
 
 def _directories(directory: Directory) -> list[Directory]:
     inner = [node for node in directory.entries.values() if isinstance(node, Directory)]
-    return [directory, *(found for node in inner for found in _directories(node))]
+    return [directory, *(descendant for node in inner for descendant in _directories(node))]

@@ -99,8 +99,10 @@ class InMemoryClient:
 
 @asynccontextmanager
 async def in_memory_broker(path: Path, **settings: str) -> AsyncIterator[InMemoryClient]:
-    given = {"log.dirs": str(path)} | SETTINGS | {name.replace("_", "."): value for name, value in settings.items()}
-    broker = Broker(broker_settings(given), Ports(files=Unsynced(), network=MemoryNetwork()))
+    broker_properties = (
+        {"log.dirs": str(path)} | SETTINGS | {name.replace("_", "."): value for name, value in settings.items()}
+    )
+    broker = Broker(broker_settings(broker_properties), Ports(files=Unsynced(), network=MemoryNetwork()))
     await broker.start()
     try:
         yield InMemoryClient(broker)

@@ -18,13 +18,13 @@ async def broker_in_process(
     crash: bool = False,
 ) -> AsyncIterator[Broker]:
     """`files`: its disk. `crash`: it ends without closing its logs, as if killed; only its locks are given up."""
-    given = {
+    defaults = {
         "log.dirs": ",".join(map(str, directories)),
         "listeners": "PLAINTEXT://localhost:0",
         "log.segment.delete.delay.ms": "0",
     }
     ports = Ports() if files is None else Ports(files=files)
-    broker = Broker(broker_settings(given | dict(settings or {})), ports)
+    broker = Broker(broker_settings(defaults | dict(settings or {})), ports)
     await broker.start()
     try:
         yield broker

@@ -79,12 +79,12 @@ def batch(
     transactional: bool = False,
     codec: Codec = Codec.NONE,
 ) -> bytearray:
-    known = producer_id >= 0
+    is_idempotent = producer_id >= 0
     fields = BatchFields(
         codec=codec,
         producer_id=producer_id,
-        producer_epoch=producer_epoch if known else -1,
-        base_sequence=sequence if known else -1,
+        producer_epoch=producer_epoch if is_idempotent else -1,
+        base_sequence=sequence if is_idempotent else -1,
         transactional=transactional,
     )
     return build(records(count, timestamp, key, size), fields)
@@ -103,10 +103,10 @@ def at_offset(data: bytearray, base_offset: Offset, leader_epoch: int = 0) -> by
     return data
 
 
-def compact(log: Log, wanted: CompactionRequest) -> list[CleanedGroup]:
+def compact(log: Log, request: CompactionRequest) -> list[CleanedGroup]:
     """One pass, as a cleaner would have it made, in this process."""
     groups, throttle = [], CleanerThrottle(1e12, lambda: 0.0, lambda _: None)
-    for group in Compaction(wanted, OsFiles(), ManualClock(), throttle).run():
+    for group in Compaction(request, OsFiles(), ManualClock(), throttle).run():
         new = segment_removal.cleaned_segment(log, group.bases[0])
         segment_removal.ready_to_swap(log, new)
         old = [segment for segment in log.segments if segment.base_offset in group.bases]

@@ -210,7 +210,7 @@ class Group:
         ]
 
     def took_part(self, member: Member) -> None:
-        if len({each.generation for each in self.members}) == 1 and self.owned == list(range(self.partitions)):
+        if len({other.generation for other in self.members}) == 1 and self.owned == list(range(self.partitions)):
             self._settled.set()
 
     @property
@@ -259,5 +259,5 @@ async def _coordinated(wire: Wire, name: str) -> None:
         await asyncio.sleep(HEARTBEAT_S)
 
 
-async def settle_all(wanted: Iterable[Group]) -> None:
-    await asyncio.gather(*(group.settled() for group in wanted))
+async def settle_all(all_groups: Iterable[Group]) -> None:
+    await asyncio.gather(*(group.settled() for group in all_groups))

@@ -24,9 +24,9 @@ class Replicas:
         self, parent: Path, count: int = 2, settings: Mapping[str, str] = SMALL, tp: TopicPartition = TP
     ) -> None:
         self.tp, self.dirs = tp, [parent / f"broker-{n}" for n in range(count)]
-        for each in self.dirs:
-            each.mkdir(exist_ok=True)
-        self.logs = [LogBench(each, settings, tp=tp).open() for each in self.dirs]
+        for directory in self.dirs:
+            directory.mkdir(exist_ok=True)
+        self.logs = [LogBench(directory, settings, tp=tp).open() for directory in self.dirs]
         self.epoch = 0
 
     @property
@@ -35,11 +35,11 @@ class Replicas:
 
     @property
     def paths(self) -> list[str]:
-        return [str(each) for each in self.dirs]
+        return [str(directory) for directory in self.dirs]
 
     @property
     def folders(self) -> list[Path]:
-        return [each / str(self.tp) for each in self.dirs]
+        return [directory / str(self.tp) for directory in self.dirs]
 
     def append(self, *batches: bytearray) -> None:
         for batch in batches:
@@ -62,14 +62,14 @@ class Replicas:
 
     def stop(self, high_watermark: Offset | None = None, cleaned: Sequence[Offset | None] = ()) -> None:
         """As a clean stop leaves them."""
-        for n, (each, log) in enumerate(zip(self.dirs, self.logs, strict=True)):
+        for n, (directory, log) in enumerate(zip(self.dirs, self.logs, strict=True)):
             at = log.log_end if high_watermark is None else high_watermark
             log.advance_high_watermark(at)
             log.close()
             files = OsFiles()
-            checkpoints.write_offsets(files, str(each / names.HIGH_WATERMARKS_FILE), {self.tp: at})
-            checkpoints.write_offsets(files, str(each / names.RECOVERY_POINTS_FILE), {self.tp: log.log_end})
+            checkpoints.write_offsets(files, str(directory / names.HIGH_WATERMARKS_FILE), {self.tp: at})
+            checkpoints.write_offsets(files, str(directory / names.RECOVERY_POINTS_FILE), {self.tp: log.log_end})
             if n < len(cleaned) and (until := cleaned[n]) is not None:
-                checkpoints.write_offsets(files, str(each / names.CLEANED_OFFSETS_FILE), {self.tp: until})
-            checkpoints.write_clean_shutdown(files, str(each), 0)
-            checkpoints.write_meta_properties(files, str(each), {"version": "0", "broker.id": str(n)}, 0)
+                checkpoints.write_offsets(files, str(directory / names.CLEANED_OFFSETS_FILE), {self.tp: until})
+            checkpoints.write_clean_shutdown(files, str(directory), 0)
+            checkpoints.write_meta_properties(files, str(directory), {"version": "0", "broker.id": str(n)}, 0)

@@ -157,21 +157,21 @@ class Node:
     sessions: dict[BrokerId, FetchSession] = field(default_factory=dict)  # of its followers
     is_leaving: bool = False  # it asked the controller for its leave: it does not begin to copy what it is not to join
 
-    def told(self, told: ControllerUpdate, now_ms: int) -> None:
-        decision = told.decision
-        if told.incarnation != self.incarnation or decision.leader_epoch < self.epoch:
+    def apply(self, update: ControllerUpdate, now_ms: int) -> None:
+        decision = update.decision
+        if update.incarnation != self.incarnation or decision.leader_epoch < self.epoch:
             return
-        gone = {broker for broker, epoch in self.brokers.items() if told.alive.get(broker) != epoch}
+        gone = {broker for broker, epoch in self.brokers.items() if update.alive.get(broker) != epoch}
         self.brokers.clear()
-        self.brokers.update(told.alive)
+        self.brokers.update(update.alive)
         if gone and self.leader is not None:
             self._carry_out(self.leader.brokers_left(gone, now_ms))
         is_new, self.epoch = decision.leader_epoch > self.epoch, decision.leader_epoch
-        if self.id not in told.assigned:
+        if self.id not in update.assigned:
             self.leader = self.following = None
             self.log = MemoryLog(keeps_epochs=self.log.keeps_epochs)
         elif decision.leader == self.id:
-            self._lead(decision, told.assigned, now_ms)
+            self._lead(decision, update.assigned, now_ms)
         elif is_new:
             self._follow(decision)
 
@@ -249,34 +249,34 @@ class Node:
         return self.leader
 
     def _read(
-        self, leader: LeaderState, replica: BrokerId, incarnation: int, asked: FetchPosition, now_ms: int
+        self, leader: LeaderState, replica: BrokerId, incarnation: int, position: FetchPosition, now_ms: int
     ) -> Reply:
         log = self.log
-        leader.follower(replica, asked.current_leader_epoch)
+        leader.follower(replica, position.current_leader_epoch)
         answer = FetchAnswer(high_watermark=log.high_watermark, log_start=log.log_start)
-        if asked.last_fetched_epoch >= 0:
-            end = log.epochs.end_of(asked.last_fetched_epoch, log.log_end)
-            if end is None or asked.fetch_offset < log.log_start:
+        if position.last_fetched_epoch >= 0:
+            end = log.epochs.end_of(position.last_fetched_epoch, log.log_end)
+            if end is None or position.fetch_offset < log.log_start:
                 raise OffsetOutOfRange("")
-            if end.epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
+            if end.epoch < position.last_fetched_epoch or end.end_offset < position.fetch_offset:
                 return Reply(answer._replace(diverging=end))
-        records = log.read(asked.fetch_offset)
-        self._heard(leader, replica, incarnation, asked, now_ms)
+        records = log.read(position.fetch_offset)
+        self._heard(leader, replica, incarnation, position, now_ms)
         return Reply(answer._replace(has_records=bool(records)), records)
 
     def _heard(
-        self, leader: LeaderState, replica: BrokerId, incarnation: int, asked: FetchPosition, now_ms: int
+        self, leader: LeaderState, replica: BrokerId, incarnation: int, position: FetchPosition, now_ms: int
     ) -> None:
         """Of a follower in sync that stays where it is, the leader hears only that it is there."""
         session = self.sessions.get(replica)
         if session is None or session.incarnation != incarnation:
             session = self.sessions[replica] = FetchSession(incarnation)
         session.heard.last_ms = now_ms
-        if session.position != asked or replica not in leader.isr:
-            session.position = asked
+        if session.position != position or replica not in leader.isr:
+            session.position = position
             self._carry_out(
                 leader.follower_fetched(
-                    replica, asked.fetch_offset, asked.log_start_offset, now_ms, incarnation, session.heard
+                    replica, position.fetch_offset, position.log_start_offset, now_ms, incarnation, session.heard
                 )
             )
 

@@ -173,18 +173,18 @@ def ended_in(node: Node, tp: TopicPartition) -> list[Ended]:
     """What readers of committed records make of a partition, and of what was aborted; empty ones left out."""
     data = whole_log(node.replicas.hosted[tp].log)
     open_ones: dict[int, list[bytes]] = defaultdict(list)
-    found = []
+    transactions = []
     for position, header in walk(data):
         if header.is_control:
             marker = read_end_marker(data, position, header)
             assert marker is not None
             if values := open_ones.pop(header.producer_id, None):
-                found.append(Ended(header.producer_id, tuple(values), marker.type is ControlType.COMMIT))
+                transactions.append(Ended(header.producer_id, tuple(values), marker.type is ControlType.COMMIT))
         else:
             records = records_of(data, position, header)
             open_ones[header.producer_id] += [record.value or b"" for record in records]
     assert not open_ones
-    return found
+    return transactions
 
 
 async def init(node: Node, name: str, timeout_ms: int = 1000) -> ProducerIdAndEpoch:

@@ -83,4 +83,4 @@ def _note(session: Session | None, params: FetchParams, is_broker: bool, now_ms:
     if session is not None:
         if is_broker or not params.is_follower:
             session.replica = params.replica
-        session.seen(now_ms, is_contact=is_broker)
+        session.touch(now_ms, is_contact=is_broker)

@@ -108,7 +108,7 @@ class Session:
             self.authorized_client, self.acl_version = client, version
             self.read_all(now_ms)
 
-    def seen(self, now_ms: int, *, is_contact: bool) -> None:
+    def touch(self, now_ms: int, *, is_contact: bool) -> None:
         """A fetch arrived. `is_contact`: it came from the follower."""
         self.last_used_ms = now_ms
         if is_contact:
@@ -129,7 +129,7 @@ class Session:
         """A fetch reads the partition, which is watched from now on."""
         watcher = self.watchers.get(key)
         if watcher is not None and watcher.hosted is hosted:
-            watcher.seen()
+            watcher.note_read()
             return
         if watcher is not None:
             watcher.end()

@@ -207,12 +207,14 @@ def _replay(segment: Segment, state: ProducerState, start: Offset, end: Offset) 
         return
     if first is None:
         return
-    before, seen = set(state.by_id), set[int]()
+    before, replayed_ids = set(state.by_id), set[int]()
     for position, header in segment.headers(first.position):
         if header.base_offset >= end:
             break
         if header.has_producer_id:
-            seen.add(header.producer_id)
+            replayed_ids.add(header.producer_id)
             marker = read_end_marker(segment.read_batch(position)[0], 0, header) if header.is_control else None
             state.replay(header, marker)
-    state.move_to_end(producer_id for producer_id in hash_order.mutable(seen, long_hash) if producer_id not in before)
+    state.move_to_end(
+        producer_id for producer_id in hash_order.mutable(replayed_ids, long_hash) if producer_id not in before
+    )

@@ -167,7 +167,7 @@ def keys(body: Buffer, count: int) -> list[tuple[int, bytes | None, int]]:
     """
     data, one, decode = bytes(body), _ONE_BYTE, varint.decode
     position, end = 0, len(data)
-    found: list[tuple[int, bytes | None, int]] = []
+    entries: list[tuple[int, bytes | None, int]] = []
     try:
         for _ in range(count):
             begin = position
@@ -186,11 +186,11 @@ def keys(body: Buffer, count: int) -> list[tuple[int, bytes | None, int]]:
                 size, at = decode(data, key_at)
             if at + size >= position:
                 raise CorruptMessage("a record's key is longer than the record")
-            found.append((offset_delta, data[at : at + size] if size >= 0 else None, begin))
+            entries.append((offset_delta, data[at : at + size] if size >= 0 else None, begin))
     except (IndexError, ValueError):
         raise CorruptMessage("a record is cut off") from None
     _check_end(data, position, count)
-    return found
+    return entries
 
 
 def _check_end(data: bytes, position: int, count: int) -> None:
@@ -223,16 +223,16 @@ def _decode_headers(body: Buffer, position: int, end: int) -> tuple[RecordHeader
     count, position = varint.decode(body, position)
     if not 0 <= count <= end - position:
         raise CorruptMessage(f"a record with {count} headers in {end - position} bytes")
-    found: list[RecordHeader] = []
+    headers: list[RecordHeader] = []
     for _ in range(count):
         key, position = _sized(body, position, end)
         value, position = _sized(body, position, end)
         if key is None:
             raise CorruptMessage("a record header without a key")
-        found.append(RecordHeader(key.decode("utf-8", "replace"), value))
+        headers.append(RecordHeader(key.decode("utf-8", "replace"), value))
     if position != end:
         raise CorruptMessage(f"{end - position} bytes behind the headers of a record")
-    return tuple(found)
+    return tuple(headers)
 
 
 def _sized(body: Buffer, position: int, end: int) -> tuple[bytes | None, int]:

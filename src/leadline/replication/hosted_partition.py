@@ -259,7 +259,7 @@ class HostedPartition:
             if fetch.waiting is not None:
                 evaluations.append(fetch.waiting)
             else:
-                watcher.unseen()
+                watcher.note_change()
         if evaluations:
             self.completions.evaluate(evaluations)
 

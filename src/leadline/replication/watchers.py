@@ -26,7 +26,7 @@ class Watcher:
     def __init__(self, fetch: WatchingFetch, key: object) -> None:
         self.fetch, self.key = fetch, key
 
-    def unseen(self) -> None:
+    def note_change(self) -> None:
         """The partition was marked as changed, and no fetch waits for that."""
 
 
@@ -34,8 +34,8 @@ class SessionWatcher(Watcher):
     """Watches one partition for a fetch session, from one fetch to the next.
 
     A session that is used no longer would be marked for nothing. After MOST_CHANGES that no fetch waited for, the
-    watcher leaves the partition. The partition is marked by then, so the next fetch of the session reads it, and `seen`
-    puts the watcher back.
+    watcher leaves the partition. The partition is marked by then, so the next fetch of the session reads it, and
+    `note_read` puts the watcher back.
     """
 
     __slots__ = ("_changes", "_watchers")
@@ -45,7 +45,7 @@ class SessionWatcher(Watcher):
         self._watchers, self._changes = watchers, 0
         watchers.add(self)
 
-    def unseen(self) -> None:
+    def note_change(self) -> None:
         self._changes += 1
         if self._changes == MOST_CHANGES:
             asyncio.get_running_loop().call_soon(self._rest)  # not now: the watchers are being iterated over
@@ -54,7 +54,7 @@ class SessionWatcher(Watcher):
         if self._changes >= MOST_CHANGES:
             self._watchers.discard(self)
 
-    def seen(self) -> None:
+    def note_read(self) -> None:
         """A fetch reads the partition."""
         if self._changes:
             self._changes = 0

@@ -136,10 +136,10 @@ class TokenCache:
     def hmac(self, id: str) -> Secret:
         return token_hmac(id, self._key)
 
-    def by_hmac(self, given: bytes) -> DelegationToken:
+    def by_hmac(self, presented: bytes) -> DelegationToken:
         """Raises DelegationTokenNotFound."""
-        id = self._ids.get(_digest(given))
-        if id is None or not hmac.compare_digest(self.hmac(id).reveal(), given):
+        id = self._ids.get(_digest(presented))
+        if id is None or not hmac.compare_digest(self.hmac(id).reveal(), presented):
             raise DelegationTokenNotFound("Delegation Token is not found on server.")
         return self._by_id[id]
 

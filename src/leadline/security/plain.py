@@ -54,6 +54,6 @@ def plain_message(name: str, password: Secret) -> bytes:
     return b"\0" + name.encode() + b"\0" + password.reveal()
 
 
-def _same(given: Secret, expected: Secret) -> bool:
+def _same(presented: Secret, expected: Secret) -> bool:
     """Digests have one length, so that not even the length of the password shows in the time."""
-    return compare_digest(sha256(given.reveal()).digest(), sha256(expected.reveal()).digest())
+    return compare_digest(sha256(presented.reveal()).digest(), sha256(expected.reveal()).digest())

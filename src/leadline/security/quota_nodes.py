@@ -193,16 +193,16 @@ class QuotaFilter(NamedTuple):
     def check(self) -> None:
         """Raises what Kafka answers."""
         words = {USER: "user", CLIENT_ID: "client", IP: "ip"}
-        seen = set[str]()
+        kinds = set[str]()
         for kind, _ in self.components:
             if not kind:
                 raise InvalidRequest("Unexpected empty filter component entity type")
             if kind not in words:
                 raise UnsupportedVersion(f"Custom entity type '{kind}' not supported")
-            if kind in seen:
+            if kind in kinds:
                 raise InvalidRequest(f"Duplicate {words[kind]} filter component entity type")
-            seen.add(kind)
-        if IP in seen and len(seen) > 1:
+            kinds.add(kind)
+        if IP in kinds and len(kinds) > 1:
             raise InvalidRequest(
                 "Invalid entity filter component combination, IP filter component should not be used with "
                 "user or clientId filter component."

@@ -232,8 +232,8 @@ class _Writer:
 
     def _known_tags(self, fields: list[schema.FieldSchema], target: str, count: str, path: str) -> None:
         line, block, fresh = self.source.line, self.source.block, self.source.fresh
-        tag, stop, seen = fresh("t"), fresh("t"), fresh("t")
-        line(f"{seen} = 0")
+        tag, stop, tags_read = fresh("t"), fresh("t"), fresh("t")
+        line(f"{tags_read} = 0")
         with block(f"for _ in range({count}):"):
             line(f"{tag}, p = read_varint(data, p, {path!r})")
             line(f"{stop}, p = read_varint(data, p, {path!r})")
@@ -242,9 +242,9 @@ class _Writer:
             line(f"{stop} += p")
             for i, field in enumerate(fields):
                 with block(f"{'elif' if i else 'if'} {tag} == {field.tag}:"):
-                    with block(f"if {seen} & {1 << i}:"):
+                    with block(f"if {tags_read} & {1 << i}:"):
                         line(f"raise duplicate_tag({path!r}, p)")
-                    line(f"{seen} |= {1 << i}")
+                    line(f"{tags_read} |= {1 << i}")
                     self._field(field, f"{target}.{field.name}", f"{path} {field.name}")
                     self._flush()
                     with block(f"if p != {stop}:"):

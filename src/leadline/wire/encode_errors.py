@@ -36,8 +36,8 @@ def misfit(message: Message, version: int, error: Exception) -> ValueError:
     """An error that names the field, made from one that does not."""
     if isinstance(error, NotInVersion):
         return error
-    found = next(_of_struct(message, version, type(message).__qualname__), f"{type(message).__qualname__}: {error}")
-    return ValueError(f"{found}; cannot be written in version {version}")
+    problem = next(_of_struct(message, version, type(message).__qualname__), f"{type(message).__qualname__}: {error}")
+    return ValueError(f"{problem}; cannot be written in version {version}")
 
 
 def _of_struct(struct: Struct, version: int, path: str) -> Iterator[str]:

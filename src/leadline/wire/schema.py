@@ -66,8 +66,10 @@ class StructSchema:
         return (field for field in self.fields if version in field.versions and field.tag is None)
 
     def tagged(self, version: int) -> list[FieldSchema]:
-        found = [(field.tag, field) for field in self.fields if version in field.versions and field.tag is not None]
-        return [field for _, field in sorted(found, key=lambda pair: pair[0])]
+        tagged_fields = [
+            (field.tag, field) for field in self.fields if version in field.versions and field.tag is not None
+        ]
+        return [field for _, field in sorted(tagged_fields, key=lambda pair: pair[0])]
 
     def absent(self, version: int) -> Iterator[FieldSchema]:
         return (field for field in self.fields if version not in field.versions)
@@ -120,10 +122,10 @@ def versions(notation: str, last: int) -> range:
 def _head(block: str) -> MessageHead:
     line, _, body = block.partition("\n")
     name, *words = line.split()
-    said = dict(zip(words[::2], words[1::2], strict=True))
-    span = versions(said["versions"], 0)
-    flexible = versions(said["flexible"], span[-1]) if "flexible" in said else NEVER
-    return MessageHead(name, int(said["api"]) if "api" in said else None, span, flexible, body)
+    attributes = dict(zip(words[::2], words[1::2], strict=True))
+    span = versions(attributes["versions"], 0)
+    flexible = versions(attributes["flexible"], span[-1]) if "flexible" in attributes else NEVER
+    return MessageHead(name, int(attributes["api"]) if "api" in attributes else None, span, flexible, body)
 
 
 class _Body:

@@ -54,11 +54,11 @@ class Cluster:
 
     @property
     def controller(self) -> int:
-        def known() -> int | None:
-            told = self.metadata(0, ())
-            return told.controller_id if len(told.brokers) == SIZE and told.controller_id >= 0 else None
+        def controller_of_all() -> int | None:
+            metadata = self.metadata(0, ())
+            return metadata.controller_id if len(metadata.brokers) == SIZE and metadata.controller_id >= 0 else None
 
-        return until(known, f"a controller of {self.name} that knows all brokers")
+        return until(controller_of_all, f"a controller of {self.name} that knows all brokers")
 
     def create(self, assignments: dict[str, list[tuple[int, ...]]]) -> None:
         """Topics with the replicas of each of their partitions, the leader first; ready to be written to."""
@@ -87,17 +87,17 @@ class Cluster:
 
     def _in_sync(self, broker: int, assignments: dict[str, list[tuple[int, ...]]]) -> int | None:
         """All of them, as this broker knows it."""
-        found = {
+        actual = {
             (topic.name, part.partition_index): (part.leader_id, set(part.isr_nodes))
             for topic in self.metadata(broker, list(assignments)).topics
             for part in topic.partitions
         }
-        wanted = {
+        expected = {
             (name, n): (replicas[0], set(replicas))
             for name, partitions in assignments.items()
             for n, replicas in enumerate(partitions)
         }
-        return len(found) if found == wanted else None
+        return len(actual) if actual == expected else None
 
     # Coming and going
 
@@ -118,10 +118,10 @@ class Cluster:
         self.brokers[broker].start()
 
 
-def until(found: Callable[[], int | None], what: str) -> int:
+def until(poll: Callable[[], int | None], what: str) -> int:
     """What it finds at last."""
     deadline = time.monotonic() + PATIENCE_S
-    while (value := found()) is None:
+    while (value := poll()) is None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"{what}: nothing in {PATIENCE_S} s")
         time.sleep(POLL_S)

@@ -132,8 +132,8 @@ def _in_sync(cluster: Cluster, topic: str) -> int | None:
     isrs = [
         len(part.isr_nodes)
         for broker in range(SIZE)
-        for told in cluster.metadata(broker, [topic]).topics
-        for part in told.partitions
+        for described in cluster.metadata(broker, [topic]).topics
+        for part in described.partitions
     ]
     return len(isrs) if isrs and set(isrs) == {SIZE} else None
 
@@ -163,19 +163,21 @@ def _all_answer(cluster: Cluster, topic: str, victim: int) -> int | None:
             return None
         led[part.leader_id].append(part.partition_index)
     for broker, numbers in led.items():
-        asked = [ListOffsetsRequest.ListOffsetsPartition(partition_index=number, timestamp=-1) for number in numbers]
+        partitions = [
+            ListOffsetsRequest.ListOffsetsPartition(partition_index=number, timestamp=-1) for number in numbers
+        ]
         request = ListOffsetsRequest(
-            replica_id=-1, topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=asked)]
+            replica_id=-1, topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=partitions)]
         )
         with Connection(cluster.brokers[broker].port) as connection:
             answer = connection.ask(request, ListOffsetsResponse, 5)
-        if any(part.error_code for told in answer.topics for part in told.partitions):
+        if any(part.error_code for described in answer.topics for part in described.partitions):
             return None
     return sum(map(len, led.values())) or None
 
 
-def _partitions(told: MetadataResponse) -> list[MetadataResponse.MetadataResponsePartition]:
-    return [part for topic in told.topics for part in topic.partitions]
+def _partitions(metadata: MetadataResponse) -> list[MetadataResponse.MetadataResponsePartition]:
+    return [part for topic in metadata.topics for part in topic.partitions]
 
 
 # Catching up

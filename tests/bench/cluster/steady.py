@@ -61,7 +61,7 @@ def _produce(run: Run, cluster: Cluster, n: int) -> Values:
             for broker, topic in zip(cluster.brokers, topics, strict=True)
         ]
         cluster.wait_until_idle()
-        spent = cluster.measure(lambda: list(threads.map(lambda each: each.send(count // SIZE), producers)))
+        spent = cluster.measure(lambda: list(threads.map(lambda producer: producer.send(count // SIZE), producers)))
     return {
         "produce 16 x 1 KB, RF 3, acks=all": count / spent.seconds,
         "produce 16 x 1 KB: CPU of all brokers": spent.cpu_seconds / count * 1e6,
@@ -76,5 +76,5 @@ def _round_trips(run: Run, cluster: Cluster, n: int) -> Values:
         spent = cluster.measure(lambda: times.extend(producer.round_trips_us(count)))
     times.sort()
     name = "round trip of 16 x 1 KB"
-    found = {f"{name}: p{share * 100:g}": percentile(times, share) for share in (0.5, 0.99)}
-    return {**found, f"{name}: CPU of all brokers": spent.cpu_seconds / count * 1e6}
+    percentiles = {f"{name}: p{share * 100:g}": percentile(times, share) for share in (0.5, 0.99)}
+    return {**percentiles, f"{name}: CPU of all brokers": spent.cpu_seconds / count * 1e6}

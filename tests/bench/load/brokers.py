@@ -130,8 +130,8 @@ def kafka(folder: Path, keeper: ZooKeeper, settings: Mapping[str, str] = SETTING
     port = _free_port()
     own = {"broker.id": "0", "zookeeper.connect": f"{keeper.connect}/{folder.name}"}
     properties = folder.with_suffix(".properties")
-    given = {**_places(folder, port), **own, **settings}
-    properties.write_text("".join(f"{name}={value}\n" for name, value in given.items()))
+    all_settings = {**_places(folder, port), **own, **settings}
+    properties.write_text("".join(f"{name}={value}\n" for name, value in all_settings.items()))
     classes = f"{jars.compiled(jars.HERE / 'java' / 'Leash.java')}{os.pathsep}{jars.libs()}/*"
     logging = f"-Dlog4j.configuration={jars.LOG4J.as_uri()}"
     command = [jars.java(), *BROKER_OPTIONS, logging, "-cp", classes, "Leash", "kafka.Kafka", str(properties)]

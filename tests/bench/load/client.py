@@ -166,10 +166,10 @@ class Producer:
     def _check(self, at: int, n: int) -> None:
         """The answer to the n-th request lies here."""
         turn, partition = divmod(n, self._partitions)
-        found = self._reply.unpack_from(self._buffer, at)
-        if found != (self._reply.size - 4, partition, partition, 0, turn * self._records):
+        fields = self._reply.unpack_from(self._buffer, at)
+        if fields != (self._reply.size - 4, partition, partition, 0, turn * self._records):
             raise Refused(
-                f"request {n} was answered with (size, correlation id, partition, error, offset) = {found}; "
+                f"request {n} was answered with (size, correlation id, partition, error, offset) = {fields}; "
                 f"due was offset {turn * self._records} of partition {partition}"
             )
 

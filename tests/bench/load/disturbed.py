@@ -75,9 +75,9 @@ class Batches:
 def _batches(run: Run, topic: str, records: int, full_bytes: int, quick_bytes: int) -> tuple[Batches, int]:
     """As many as there is room for, and their bytes."""
     size = run.sized(min(full_bytes, shutil.disk_usage(run.folder).free // SHARE_OF_FREE), quick_bytes)
-    each = Maker(records, 1000).batch_bytes
-    count = size // each // PARTITIONS * PARTITIONS
-    return Batches(topic, records, count), count * each
+    batch_bytes = Maker(records, 1000).batch_bytes
+    count = size // batch_bytes // PARTITIONS * PARTITIONS
+    return Batches(topic, records, count), count * batch_bytes
 
 
 class ColdRead:

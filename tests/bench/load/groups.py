@@ -90,9 +90,9 @@ def _request(group: str, partitions: int) -> OffsetCommitRequest:
 
 def _checked(answer: OffsetCommitResponse, partitions: int) -> bytes:
     """An answer without an error, as it came."""
-    told = sorted((part.partition_index, part.error_code) for part in answer.topics[0].partitions)
-    if told != [(n, 0) for n in range(partitions)]:
-        raise Refused(f"a commit was answered with (partition, error) = {told}")
+    codes = sorted((part.partition_index, part.error_code) for part in answer.topics[0].partitions)
+    if codes != [(n, 0) for n in range(partitions)]:
+        raise Refused(f"a commit was answered with (partition, error) = {codes}")
     pieces = response_frame(answer, COMMIT_VERSION, 0)
     return b"".join(piece for piece in pieces if isinstance(piece, bytes | bytearray | memoryview))
 

@@ -104,16 +104,16 @@ class Client:
             await made.stop()
 
     def committed_offsets(self, group: str) -> dict[int, int]:
-        found = self._run(self.admin.list_consumer_group_offsets(group))
-        return {of.partition: committed.offset for of, committed in found.items()}
+        offsets = self._run(self.admin.list_consumer_group_offsets(group))
+        return {of.partition: committed.offset for of, committed in offsets.items()}
 
     def describe_group(self, group: str) -> list[object]:
-        ((found,),) = [answer.groups for answer in self._run(self.admin.describe_consumer_groups([group]))]
-        _check(found)
-        return [found[2], len(found[5])]
+        ((description,),) = [answer.groups for answer in self._run(self.admin.describe_consumer_groups([group]))]
+        _check(description)
+        return [description[2], len(description[5])]
 
     def list_groups(self) -> list[str]:
-        return [found[0] for found in self._run(self.admin.list_consumer_groups())]
+        return [group[0] for group in self._run(self.admin.list_consumer_groups())]
 
     def create_topic(self, topic: str, partitions: int, config: dict[str, str]) -> None:
         made = NewTopic(topic, partitions, 1, topic_configs=config)
@@ -126,34 +126,34 @@ class Client:
         return list(self._run(self.admin.list_topics()))
 
     def describe_topic(self, topic: str) -> list[int]:
-        (found,) = self._run(self.admin.describe_topics([topic]))
-        return [part["leader"] for part in sorted(found["partitions"], key=lambda part: part["partition"])]
+        (description,) = self._run(self.admin.describe_topics([topic]))
+        return [part["leader"] for part in sorted(description["partitions"], key=lambda part: part["partition"])]
 
     def describe_config(self, topic: str) -> dict[str, str]:
         resource = ConfigResource(ConfigResourceType.TOPIC, topic)
-        ((found,),) = [answer.resources for answer in self._run(self.admin.describe_configs([resource]))]
-        _check(found)
-        return {entry[0]: entry[1] for entry in found[4]}
+        ((description,),) = [answer.resources for answer in self._run(self.admin.describe_configs([resource]))]
+        _check(description)
+        return {entry[0]: entry[1] for entry in description[4]}
 
     def set_config(self, topic: str, config: dict[str, str]) -> None:
         resource = ConfigResource(ConfigResourceType.TOPIC, topic, config)
-        ((found,),) = [answer.resources for answer in self._run(self.admin.alter_configs([resource]))]
-        _check(found)
+        ((result,),) = [answer.resources for answer in self._run(self.admin.alter_configs([resource]))]
+        _check(result)
 
     def create_partitions(self, topic: str, total: int) -> None:
-        (found,) = self._run(self.admin.create_partitions({topic: NewPartitions(total)})).topic_errors
-        _check(found[1:])
+        (result,) = self._run(self.admin.create_partitions({topic: NewPartitions(total)})).topic_errors
+        _check(result[1:])
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
         where = TopicPartition(topic, partition)
         return int(self._run(self.admin.delete_records({where: RecordsToDelete(before)}))[where])
 
     def describe_cluster(self) -> dict[str, object]:
-        found = self._run(self.admin.describe_cluster())
+        cluster = self._run(self.admin.describe_cluster())
         return {
-            "cluster": found["cluster_id"],
-            "controller": found["controller_id"],
-            "brokers": [[node["node_id"], node["host"], node["port"]] for node in found["brokers"]],
+            "cluster": cluster["cluster_id"],
+            "controller": cluster["controller_id"],
+            "brokers": [[node["node_id"], node["host"], node["port"]] for node in cluster["brokers"]],
         }
 
     def list_offset(self, topic: str, partition: int, at: str | int) -> int:
@@ -165,8 +165,8 @@ class Client:
         reader = await self._started(AIOKafkaConsumer)
         try:
             if isinstance(at, int):
-                found = (await reader.offsets_for_times({where: at}))[where]
-                return -1 if found is None else int(found.offset)
+                position = (await reader.offsets_for_times({where: at}))[where]
+                return -1 if position is None else int(position.offset)
             ask = {"earliest": reader.beginning_offsets, "latest": reader.end_offsets}[at]
             return int((await ask([where]))[where])
         finally:

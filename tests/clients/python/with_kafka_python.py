@@ -43,12 +43,12 @@ class Client:
         self.reader.assign([TopicPartition(topic, partition) for partition, _, _ in starts])
         for partition, offset, _ in starts:
             self.reader.seek(TopicPartition(topic, partition), offset)
-        found: list[list[object]] = []
-        wanted, deadline = sum(start[2] for start in starts), time.monotonic() + WAIT_S
-        while len(found) < wanted and time.monotonic() < deadline:
-            for records in self.reader.poll(200, wanted - len(found)).values():
-                found += [_shown(record) for record in records]
-        return found
+        rows: list[list[object]] = []
+        count, deadline = sum(start[2] for start in starts), time.monotonic() + WAIT_S
+        while len(rows) < count and time.monotonic() < deadline:
+            for records in self.reader.poll(200, count - len(rows)).values():
+                rows += [_shown(record) for record in records]
+        return rows
 
     def write_transaction(self, topic: str, id: str, records: Records, commit: bool) -> list[int]:
         producer = KafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=id)
@@ -77,32 +77,32 @@ class Client:
         # join is answered, it never asks for offsets or records again. So it gets to know the topic first.
         member.partitions_for_topic(topic)
         member.subscribe([topic])
-        found: list[list[object]] = []
+        rows: list[list[object]] = []
         read: dict[TopicPartition, OffsetAndMetadata] = {}
         deadline = time.monotonic() + WAIT_S
-        while len(found) < count and time.monotonic() < deadline:
-            for of, records in member.poll(200, count - len(found)).items():
-                found += [_shown(record) for record in records]
+        while len(rows) < count and time.monotonic() < deadline:
+            for of, records in member.poll(200, count - len(rows)).items():
+                rows += [_shown(record) for record in records]
                 read[of] = OffsetAndMetadata(records[-1].offset + 1, "", -1)
         member.commit(read)
         member.close()
-        return found
+        return rows
 
     def committed_offsets(self, group: str) -> dict[int, int]:
-        found = self.admin.list_group_offsets(group)[group]
-        return {of.partition: committed.offset for of, committed in found.items()}
+        offsets = self.admin.list_group_offsets(group)[group]
+        return {of.partition: committed.offset for of, committed in offsets.items()}
 
     def describe_group(self, group: str) -> list[object]:
-        found = self.admin.describe_groups([group])[group]
-        return [found["group_state"], len(found["members"])]
+        description = self.admin.describe_groups([group])[group]
+        return [description["group_state"], len(description["members"])]
 
     def list_groups(self) -> list[str]:
-        return [found["group_id"] for found in self.admin.list_groups()]
+        return [group["group_id"] for group in self.admin.list_groups()]
 
     def delete_group(self, group: str) -> None:
-        found = self.admin.delete_groups([group])[group]
-        if found != "OK":
-            raise RuntimeError(found)
+        result = self.admin.delete_groups([group])[group]
+        if result != "OK":
+            raise RuntimeError(result)
 
     def create_topic(self, topic: str, partitions: int, config: dict[str, str]) -> None:
         self.admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": 1, "configs": config}})
@@ -114,26 +114,26 @@ class Client:
         return list(self.admin.list_topics())
 
     def describe_topic(self, topic: str) -> list[int]:
-        (found,) = self.admin.describe_topics([topic])
-        parts = sorted(found["partitions"], key=lambda part: part["partition_index"])
+        (description,) = self.admin.describe_topics([topic])
+        parts = sorted(description["partitions"], key=lambda part: part["partition_index"])
         return [part["leader_id"] for part in parts]
 
     def describe_config(self, topic: str) -> dict[str, str]:
         resource = ConfigResource(ConfigResourceType.TOPIC, topic)
-        found = self.admin.describe_configs([resource], config_filter="all")["topic"][topic]
-        return {name: entry["value"] for name, entry in found.items()}
+        entries = self.admin.describe_configs([resource], config_filter="all")["topic"][topic]
+        return {name: entry["value"] for name, entry in entries.items()}
 
     def set_config(self, topic: str, config: dict[str, str]) -> None:
         self._alter(ConfigResource(ConfigResourceType.TOPIC, topic, config), incremental=False)
 
     def alter_config(self, topic: str, changes: list[tuple[str, str, str]]) -> None:
-        wanted = {name: (operation, value) for operation, name, value in changes}
-        self._alter(ConfigResource(ConfigResourceType.TOPIC, topic, wanted), incremental=True)
+        operations = {name: (operation, value) for operation, name, value in changes}
+        self._alter(ConfigResource(ConfigResourceType.TOPIC, topic, operations), incremental=True)
 
     def _alter(self, resource: ConfigResource, *, incremental: bool) -> None:
-        found = self.admin.alter_configs([resource], incremental=incremental)["topic"][resource.name]
-        if found != "OK":
-            raise RuntimeError(found)
+        result = self.admin.alter_configs([resource], incremental=incremental)["topic"][resource.name]
+        if result != "OK":
+            raise RuntimeError(result)
 
     def create_partitions(self, topic: str, total: int) -> None:
         self.admin.create_partitions({topic: total})
@@ -147,16 +147,16 @@ class Client:
             part["partition_index"]: part["partition_size"]
             for broker in self.admin.describe_log_dirs([topic])
             for directory in broker["log_dirs"]
-            for found in directory["topics"]
-            for part in found["partitions"]
+            for described in directory["topics"]
+            for part in described["partitions"]
         }
 
     def describe_cluster(self) -> dict[str, object]:
-        found = self.admin.describe_cluster()
+        cluster = self.admin.describe_cluster()
         return {
-            "cluster": found["cluster_id"],
-            "controller": found["controller_id"],
-            "brokers": [[node["broker_id"], node["host"], node["port"]] for node in found["brokers"]],
+            "cluster": cluster["cluster_id"],
+            "controller": cluster["controller_id"],
+            "brokers": [[node["broker_id"], node["host"], node["port"]] for node in cluster["brokers"]],
         }
 
     def list_offset(self, topic: str, partition: int, at: str | int) -> int:

@@ -40,48 +40,48 @@ class Client:
         settings = {"auto.offset.reset": "earliest", "enable.auto.commit": False, "isolation.level": isolation}
         member = Consumer(self.common | settings | {"group.id": group})
         member.subscribe([topic])
-        found: list[list[object]] = []
+        rows: list[list[object]] = []
         read: dict[int, TopicPartition] = {}
         deadline = time.monotonic() + WAIT_S
-        while len(found) < count and time.monotonic() < deadline:
-            for message in member.consume(count - len(found), 0.2):
+        while len(rows) < count and time.monotonic() < deadline:
+            for message in member.consume(count - len(rows), 0.2):
                 if message.error():
                     raise RuntimeError(message.error())
-                found.append(_shown(message))
+                rows.append(_shown(message))
                 partition, offset = message.partition(), message.offset()
                 assert partition is not None
                 assert offset is not None
                 read[partition] = TopicPartition(topic, partition, offset + 1)
         member.commit(offsets=list(read.values()), asynchronous=False)
         member.close()
-        return found
+        return rows
 
     def committed_offsets(self, group: str) -> dict[int, int]:
-        asked = importlib.import_module("confluent_kafka").ConsumerGroupTopicPartitions(group)
-        found = _only(self.admin.list_consumer_group_offsets([asked]))
-        return {committed.partition: committed.offset for committed in found.topic_partitions}
+        request = importlib.import_module("confluent_kafka").ConsumerGroupTopicPartitions(group)
+        offsets = _only(self.admin.list_consumer_group_offsets([request]))
+        return {committed.partition: committed.offset for committed in offsets.topic_partitions}
 
     def describe_group(self, group: str) -> list[object]:
-        found = _only(self.admin.describe_consumer_groups([group]))
-        return [found.state.name.title().replace("_", ""), len(found.members)]
+        description = _only(self.admin.describe_consumer_groups([group]))
+        return [description.state.name.title().replace("_", ""), len(description.members)]
 
     def list_groups(self) -> list[str]:
-        return [found.group_id for found in self.admin.list_consumer_groups().result(WAIT_S).valid]
+        return [group.group_id for group in self.admin.list_consumer_groups().result(WAIT_S).valid]
 
     def delete_group(self, group: str) -> None:
         _only(self.admin.delete_consumer_groups([group]))
 
     def consume(self, topic: str, starts: Starts) -> list[list[object]]:
         self.reader.assign([TopicPartition(topic, partition, offset) for partition, offset, _ in starts])
-        left, found, deadline = sum(start[2] for start in starts), [], time.monotonic() + WAIT_S
+        left, rows, deadline = sum(start[2] for start in starts), [], time.monotonic() + WAIT_S
         while left and time.monotonic() < deadline:
             for message in self.reader.consume(left, 0.2):
                 if message.error():
                     raise RuntimeError(message.error())
-                found.append(_shown(message))
+                rows.append(_shown(message))
                 left -= 1
         self.reader.unassign()
-        return found
+        return rows
 
     def create_topic(self, topic: str, partitions: int, config: dict[str, str]) -> None:
         _only(self.admin.create_topics([api.NewTopic(topic, partitions, 1, config=config)]))
@@ -97,8 +97,8 @@ class Client:
         return [partition.leader.id for partition in _only(self.admin.describe_topics(names)).partitions]
 
     def describe_config(self, topic: str) -> dict[str, str]:
-        found = _only(self.admin.describe_configs([api.ConfigResource("topic", topic)]))
-        return {entry.name: entry.value for entry in found.values()}
+        entries = _only(self.admin.describe_configs([api.ConfigResource("topic", topic)]))
+        return {entry.name: entry.value for entry in entries.values()}
 
     def set_config(self, topic: str, config: dict[str, str]) -> None:
         _only(self.admin.alter_configs([api.ConfigResource("topic", topic, set_config=config)]))
@@ -121,11 +121,11 @@ class Client:
         return int(_only(self.admin.delete_records([TopicPartition(topic, partition, before)])).low_watermark)
 
     def describe_cluster(self) -> dict[str, object]:
-        found = self.admin.describe_cluster().result(WAIT_S)
+        cluster = self.admin.describe_cluster().result(WAIT_S)
         return {
-            "cluster": found.cluster_id,
-            "controller": found.controller.id,
-            "brokers": [[node.id, node.host, node.port] for node in found.nodes],
+            "cluster": cluster.cluster_id,
+            "controller": cluster.controller.id,
+            "brokers": [[node.id, node.host, node.port] for node in cluster.nodes],
         }
 
     def list_offset(self, topic: str, partition: int, at: str | int) -> int:

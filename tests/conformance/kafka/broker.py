@@ -110,8 +110,8 @@ def broker(dir: Path, zookeeper: ZooKeeper | str, **settings: object) -> Iterato
     """
     port = _free_port()
     connect = zookeeper if isinstance(zookeeper, str) else zookeeper.connect
-    given = {name if "." in name else name.replace("_", "."): str(value) for name, value in settings.items()}
-    given = {name: value.replace("$port", str(port)) for name, value in given.items()}
+    own_settings = {name if "." in name else name.replace("_", "."): str(value) for name, value in settings.items()}
+    own_settings = {name: value.replace("$port", str(port)) for name, value in own_settings.items()}
     all_settings = {
         "broker.id": "0",
         "listeners": f"PLAINTEXT://127.0.0.1:{port}",
@@ -121,7 +121,7 @@ def broker(dir: Path, zookeeper: ZooKeeper | str, **settings: object) -> Iterato
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
-    } | given
+    } | own_settings
     file = _properties(dir / "server.properties", all_settings)
     id = int(all_settings["broker.id"])
     wait_for_the_end_of(id, connect)

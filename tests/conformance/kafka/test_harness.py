@@ -41,10 +41,13 @@ def from_producer(oracle: Oracle, base_sequence: int, *values: bytes, transactio
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_what_is_built_parses_back(oracle: Oracle, codec: Codec) -> None:
-    given = [Record(START_MS, b"k", None, (("h", b"1"), ("h", None)), 5), Record(START_MS + 9, None, b"v" * 300, (), 8)]
-    built = oracle.build(codec, given, base_offset=5, last_offset=11, leader_epoch=3)
+    originals = [
+        Record(START_MS, b"k", None, (("h", b"1"), ("h", None)), 5),
+        Record(START_MS + 9, None, b"v" * 300, (), 8),
+    ]
+    built = oracle.build(codec, originals, base_offset=5, last_offset=11, leader_epoch=3)
     (batch,) = oracle.parse(built)
-    assert batch.records == given
+    assert batch.records == originals
     assert (batch.base_offset, batch.last_offset, batch.count, batch.codec) == (5, 11, 2, codec)
     assert (batch.base_timestamp, batch.max_timestamp, batch.leader_epoch) == (START_MS, START_MS + 9, 3)
     assert batch.valid
@@ -281,8 +284,8 @@ def test_a_jvm_takes_kafkas_classes_from_the_archive() -> None:
     command = jars.command("kafka.Kafka", options=("-Xlog:class+load",))
     if not any("SharedArchiveFile" in part for part in command):
         pytest.skip("this Java makes no archive")
-    said = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
-    assert "kafka.Kafka$ source: shared objects file" in said
+    output = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
+    assert "kafka.Kafka$ source: shared objects file" in output
 
 
 def test_a_java_that_cannot_make_an_archive_leaves_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

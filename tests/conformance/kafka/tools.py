@@ -57,12 +57,12 @@ def tool(name: str, *arguments: str | Path) -> str:
     return done.out
 
 
-def run(name: str, *arguments: object, given: str = "") -> Done:
+def run(name: str, *arguments: object, stdin: str = "") -> Done:
     """Runs one of TOOLS, however it ends. `given`: its stdin, for one in a JVM of its own."""
     if name not in IN_A_JVM_OF_THEIR_OWN:
         return _shared_jvm()(TOOLS[name], *map(str, arguments))
     command = jars.command(TOOLS[name], *map(str, arguments))
-    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=TOOL_S)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=TOOL_S)
     return Done(done.returncode, done.stdout, done.stderr)
 
 

@@ -131,9 +131,9 @@ def test_only_what_is_fresh_is_looked_at_and_in_its_turn(sessions: Sessions) -> 
 def test_all_partitions_are_read_every_five_seconds(sessions: Sessions) -> None:
     session = opened(sessions, 0, 1)
     session.fresh.clear()
-    session.seen(READ_ALL_MS, is_contact=True)
+    session.touch(READ_ALL_MS, is_contact=True)
     assert session.candidates() == []
-    session.seen(READ_ALL_MS + 1, is_contact=True)
+    session.touch(READ_ALL_MS + 1, is_contact=True)
     assert len(session.candidates()) == 2
 
 

@@ -59,7 +59,7 @@ def refusals(broker: RunningBroker) -> list[str]:
 
     def refused(case: tuple[str, int, list[str], str]) -> str:
         topic, size, given, _ = case
-        return leadline(broker, "produce", topic, *given, given=b"x" * size, code=1)[1]
+        return leadline(broker, "produce", topic, *given, stdin=b"x" * size, code=1)[1]
 
     with ThreadPoolExecutor() as executor:
         return list(executor.map(refused, TOO_LARGE))

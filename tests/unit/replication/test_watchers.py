@@ -18,10 +18,10 @@ def test_a_session_that_reads_nothing_is_left_alone_until_it_reads_again() -> No
         watcher = SessionWatcher(session, "key", watchers)
         for _ in range(MOST_CHANGES):
             assert watchers == {watcher}
-            watcher.unseen()
+            watcher.note_change()
         await asyncio.sleep(0)
         assert not watchers
-        watcher.seen()
+        watcher.note_read()
         assert watchers == {watcher}
         watcher.end()
         assert not watchers
@@ -34,8 +34,8 @@ def test_a_session_that_reads_is_never_left() -> None:
         session, watchers = Session(), set[Watcher]()
         watcher = SessionWatcher(session, "key", watchers)
         for _ in range(3 * MOST_CHANGES):
-            watcher.unseen()
-            watcher.seen()
+            watcher.note_change()
+            watcher.note_read()
         await asyncio.sleep(0)
         assert watchers == {watcher}
 

@@ -104,7 +104,7 @@ class FollowerFetch:
         self._request, self._fallback, self._acl_version = request, None, self._services.acl_version
         self._now_ms = self._services.clock.now_ms()
         self.session.epoch += 1
-        self.session.seen(self._now_ms, is_contact=True)
+        self.session.touch(self._now_ms, is_contact=True)
 
     def position_reported(self, position: FetchPosition, watcher: PartitionWatcher) -> None:
         request, session, key = self._request, self.session, watcher.partition
@@ -223,7 +223,7 @@ def _read(session: Session, request: FollowerFetchRequest, replicas: Replicas) -
         watcher = session.watchers.get(key)
         if watcher is None:
             return None
-        watcher.seen()
+        watcher.note_read()
         hosted, position = watcher.hosted, positions[key]
         log, offset = hosted.log, position.fetch_offset
         if hosted.leader_state is None or log.offline or hosted.epoch != position.current_leader_epoch:

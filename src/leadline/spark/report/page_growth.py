@@ -23,11 +23,11 @@ def growth(topic: TopicReport) -> str:
         return lead("The records have no timestamps: growth is unknown.")
     if forecast.is_too_short:
         covered = quantities.length(forecast.last_ms - forecast.first_ms)
-        said = f"The log covers {covered}: too little for a forecast. "
+        text = f"The log covers {covered}: too little for a forecast. "
     else:
         rate, overall = quantities.size(forecast.rate), quantities.size(forecast.overall_rate)
-        said = f"The topic grew by {rate} a day recently, and by {overall} a day overall. "
-        said += _outcome(forecast, topic.limits)
+        text = f"The topic grew by {rate} a day recently, and by {overall} a day overall. "
+        text += _outcome(forecast, topic.limits)
     slots = bulk(joined(part.slots for part in topic.figures.parts.values()))
     limits = _limit_lines(forecast, topic)
     history = list(zip((slots.starts + slots.width_ms).tolist(), np.cumsum(slots.bytes).tolist(), strict=True))
@@ -46,7 +46,7 @@ def growth(topic: TopicReport) -> str:
         ["settles at", _settles(forecast)],
         ["disk, free", quantities.size(topic.limits.disk_free) if topic.limits.disk_free is not None else "unknown"],
     ]
-    return lead(said) + drawing + legend + table(["", ""], rows)
+    return lead(text) + drawing + legend + table(["", ""], rows)
 
 
 def _settles(forecast: Forecast) -> str:

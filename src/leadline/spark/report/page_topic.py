@@ -99,12 +99,12 @@ def _keys(topic: TopicReport) -> str:
     if not kept.keys:
         return lead("The records have no keys.")
     about = "" if kept.is_exact else "about "
-    said = f"{about}{quantities.counted(kept.keys, 'different key')}".capitalize()
+    text = f"{about}{quantities.counted(kept.keys, 'different key')}".capitalize()
     if not hot:
-        return lead(f"{said}, and none of them is frequent.")
+        return lead(f"{text}, and none of them is frequent.")
     whose = "the most frequent has" if len(hot) == 1 else f"the {len(hot)} most frequent have"
     most = sum(key.records for key in hot)
-    said += f"; {whose} {quantities.share(most, figures.records)} of all records."
+    text += f"; {whose} {quantities.share(most, figures.records)} of all records."
     drawn = [
         Bar(
             quantities.shown(key.key, 28), key.records, quantities.share(key.records, figures.records),
@@ -128,7 +128,7 @@ def _keys(topic: TopicReport) -> str:
     error = quantities.number(figures.hot.error)
     below = note(f"Counted in one pass: each key may have up to {error} more records.") if figures.hot.error else ""
     draw = partial(plots.bars, drawn, "most frequent keys", whole=figures.records)
-    return lead(said) + plot(draw) + table(heads, rows) + below
+    return lead(text) + plot(draw) + table(heads, rows) + below
 
 
 def _sizes(topic: TopicReport) -> str:
@@ -143,19 +143,19 @@ def _sizes(topic: TopicReport) -> str:
     ]  # fmt: skip
     rows = [[f"{name}, up to", quantities.size(sizes.percentile(part))] for name, part in PERCENTILES.items()]
     rows += [["largest", quantities.size(sizes.largest)], ["mean", quantities.size(sizes.mean)]]
-    said = f"Half of the messages have {quantities.size(sizes.percentile(0.5))} or less, "
-    said += f"99 in 100 have {quantities.size(sizes.percentile(0.99))} or less. Key and value count, headers do not."
+    text = f"Half of the messages have {quantities.size(sizes.percentile(0.5))} or less, "
+    text += f"99 in 100 have {quantities.size(sizes.percentile(0.99))} or less. Key and value count, headers do not."
     title = "how many messages of each size"
     draw = partial(plots.columns, drawn, quantities.short, title, x_title="bytes, from this size on")
-    return lead(said) + plot(draw) + table(["messages", "size"], rows)
+    return lead(text) + plot(draw) + table(["messages", "size"], rows)
 
 
 def _compression(topic: TopicReport) -> str:
     figures = topic.figures
     now = sum(packed.stored for packed in figures.codecs.values())
     unpacked = sum(packed.unpacked for packed in figures.codecs.values())
-    said = f"{quantities.size(unpacked)} take {quantities.size(now)}: {_ratio(unpacked, now)}. "
-    said += f"A batch holds {figures.records / max(figures.batches, 1):.1f} records on average."
+    text = f"{quantities.size(unpacked)} take {quantities.size(now)}: {_ratio(unpacked, now)}. "
+    text += f"A batch holds {figures.records / max(figures.batches, 1):.1f} records on average."
     tried = sorted(figures.tried.items())
     drawn = [Bar("as it is", figures.tried_stored, _needed(figures.tried_stored, figures), "c6")]
     drawn += [Bar(_codec(codec), size, _needed(size, figures), "c1") for codec, size in tried]
@@ -174,7 +174,7 @@ def _compression(topic: TopicReport) -> str:
     sample = quantities.size(figures.tried.get(Codec.NONE, 0))
     below = note(f"A sample of {sample} of batches, packed with each codec.")
     draw = partial(plots.bars, drawn, "what each codec would need", whole=figures.tried.get(Codec.NONE, 0))
-    return lead(said) + plot(draw) + below + table(heads, rows)
+    return lead(text) + plot(draw) + below + table(heads, rows)
 
 
 def _codec(codec: Codec) -> str:
@@ -201,15 +201,15 @@ def _traffic(topic: TopicReport) -> str:
     sizes = [(at, size / seconds) for at, _, size in full]
     most = max(records, key=lambda point: point[1])
     span = (full[-1][0] + slots.width_ms - full[0][0]) / 1000
-    said = f"{quantities.short(sum(slots.records) / span)} records/s on average, at most {quantities.short(most[1])} "
-    said += f"(at {quantities.moment(most[0])}), in slots of {quantities.length(slots.width_ms)}."
-    body = lead(said)
-    for name, points, kind, text in (
+    text = f"{quantities.short(sum(slots.records) / span)} records/s on average, at most {quantities.short(most[1])} "
+    text += f"(at {quantities.moment(most[0])}), in slots of {quantities.length(slots.width_ms)}."
+    body = lead(text)
+    for name, points, kind, shown in (
         ("records/s", records, "c1", quantities.short),
         ("bytes/s", sizes, "c3", quantities.size),
     ):
         line = Line(name, _stepped(points, slots.width_ms), kind, filled=True, steps=True)
-        body += f"<h4>{name}</h4>" + plot(partial(plots.lines, [line], text, f"{name} over time"))
+        body += f"<h4>{name}</h4>" + plot(partial(plots.lines, [line], shown, f"{name} over time"))
     if len(parts) > 1:
         body += "<h4>records by partition</h4>" + _field(topic, slots)
     rows = [
@@ -274,10 +274,10 @@ def _compaction(topic: TopicReport) -> str:
     policy = COMPACTED.get(topic.limits.cleanup_policy, "is compacted")
     all_records = quantities.counted(figures.records, "record")
     remain = f"{about}{quantities.number(kept.keys)} of {all_records} would remain"
-    said = f"The topic {policy}: {remain}, {quantities.share(kept.bytes, figures.stored)} of the bytes."
+    text = f"The topic {policy}: {remain}, {quantities.share(kept.bytes, figures.stored)} of the bytes."
     if keyless:
         verb = "prevents" if keyless == 1 else "prevent"
-        said += f" {quantities.counted(keyless, 'record')} without a key {verb} it."
+        text += f" {quantities.counted(keyless, 'record')} without a key {verb} it."
     drawn = [
         Bar("records now", figures.records, quantities.number(figures.records), "c6"),
         Bar("would remain", kept.keys, quantities.number(kept.keys), "c1"),
@@ -294,7 +294,7 @@ def _compaction(topic: TopicReport) -> str:
     ]
     body = plot(partial(plots.bars, drawn, "records before and after"))
     body += plot(partial(plots.bars, sizes, "bytes before and after"))
-    return lead(said) + body + table(["", "records"], rows)
+    return lead(text) + body + table(["", "records"], rows)
 
 
 def _lag(topic: TopicReport) -> str:
@@ -303,8 +303,8 @@ def _lag(topic: TopicReport) -> str:
         return lead("No group has committed an offset of this topic.")
     lags.sort(key=lambda lag: (-int(lag.behind[-1]), lag.group))
     behind = [lag for lag in lags if int(lag.behind[-1]) > 0]
-    said = f"{quantities.counted(len(lags), 'group')} {'reads' if len(lags) == 1 else 'read'} this topic: "
-    said += (
+    text = f"{quantities.counted(len(lags), 'group')} {'reads' if len(lags) == 1 else 'read'} this topic: "
+    text += (
         f"{len(behind)} had records left to read at the end."
         if behind
         else "no group had records left to read at the end."
@@ -325,7 +325,7 @@ def _lag(topic: TopicReport) -> str:
         for lag in lags
     ]
     legend = plots.legend([(lag.group, f"c{n + 1}") for n, lag in enumerate(lags[:LINES])])
-    return lead(said) + drawing + legend + table(["group", "behind", "at most", "partitions", "as of"], rows)
+    return lead(text) + drawing + legend + table(["group", "behind", "at most", "partitions", "as of"], rows)
 
 
 def _behind(lag: Lag) -> int:

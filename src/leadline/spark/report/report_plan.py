@@ -112,9 +112,9 @@ def _disks(
     answer = connection.ask(DescribeLogDirsRequest(topics=topics), DescribeLogDirsResponse)
     unknown = dict.fromkeys(partitions, (answer.error_code, (-1, -1)))
     return unknown | {
-        TopicPartition(topic.name, part.partition_index): (0, (each.usable_bytes, each.total_bytes))
-        for each in answer.results
-        for topic in each.topics
+        TopicPartition(topic.name, part.partition_index): (0, (log_dir.usable_bytes, log_dir.total_bytes))
+        for log_dir in answer.results
+        for topic in log_dir.topics
         for part in topic.partitions
     }
 

@@ -120,10 +120,10 @@ def storable(kind: pa.DataType) -> pa.DataType | None:
     return kind
 
 
-def additions(schema: pa.Schema, seen: Iterable[pa.DataType]) -> pa.DataType:
+def additions(schema: pa.Schema, record_types: Iterable[pa.DataType]) -> pa.DataType:
     """The columns of a table with the new fields of several records. Of contradicting fields, the first wins."""
     columns: pa.DataType = pa.struct(list(schema))
-    for struct in seen:
+    for struct in record_types:
         for field in struct:
             try:
                 columns = merged(columns, pa.struct([field]), widen=True)

@@ -101,7 +101,7 @@ def _one_by_one(batch: pa.RecordBatch, topic: str, partition: int, fields: pa.Sc
             results.append(document)
         except Conflict as error:
             results.append(error)
-    unknown = _beyond(columns_type, fit.seen)
+    unknown = _beyond(columns_type, fit.merged_type)
     columns = _columns(results, columns_type)
     causes = [str(result) for result in results if isinstance(result, Conflict)]
     is_bad = pa.array([isinstance(result, Conflict) for result in results], pa.bool_())
@@ -133,7 +133,7 @@ class _Fit:
     """Checks that the types of documents fit the table and each other. Equal objects are checked once."""
 
     def __init__(self, columns_type: pa.DataType) -> None:
-        self._known = self.seen = columns_type
+        self._known = self.merged_type = columns_type
         # By id(). The types are kept, so that no other object gets the same id.
         self._checked: dict[int, tuple[pa.DataType, Conflict | None]] = {}
 
@@ -150,17 +150,19 @@ class _Fit:
                 if field.name.lower() in RESERVED:
                     raise Conflict(f"{field.name} is the name of a column that every table has")
             merged(self._known, kind)
-            self.seen = merged(self.seen, kind, widen=True)  # whole numbers and doubles may come in any order
+            self.merged_type = merged(
+                self.merged_type, kind, widen=True
+            )  # whole numbers and doubles may come in any order
         except Conflict as error:
             return error
         return None
 
 
-def _beyond(columns_type: pa.DataType, seen: pa.DataType) -> pa.DataType:
+def _beyond(columns_type: pa.DataType, document_type: pa.DataType) -> pa.DataType:
     """The columns of the documents that are new or have new fields. A column that is always null is not new."""
     types = {field.name: field.type for field in columns_type}
     new = []
-    for field in seen:
+    for field in document_type:
         kind = storable(field.type)
         if kind is not None and kind != types.get(field.name):
             new.append(pa.field(field.name, kind))

@@ -148,11 +148,11 @@ class LogContent:
     aborted: list[Longs] = field(default_factory=list)
 
     def add(self, fetched: FetchedBatches, range_: Range) -> None:
-        seen = decode(fetched.data, RecordFilter(fetched.first, range_.until, False, fetched.aborted))
-        self.visible.append(seen)
+        visible = decode(fetched.data, RecordFilter(fetched.first, range_.until, False, fetched.aborted))
+        self.visible.append(visible)
         if fetched.aborted:
             every = decode(fetched.data, RecordFilter(fetched.first, range_.until))
-            self.aborted.append(np.setdiff1d(_longs(every, "offset"), _longs(seen, "offset")))
+            self.aborted.append(np.setdiff1d(_longs(every, "offset"), _longs(visible, "offset")))
         for _, header in walk(fetched.data):
             if header.is_control:
                 offsets = np.arange(header.base_offset, header.last_offset + 1)
@@ -174,13 +174,13 @@ def _read(cluster: ClusterClient, job: VerifyTask, range_: Range) -> LogContent:
 def _verify_range(job: VerifyTask, range_: Range, log: LogContent) -> Verdict:
     columns = OriginColumns.of(job.origin.format)
     table = list(_rows(open_table(job.kind, job.uri), columns, range_, value=job.origin.format == "raw"))
-    rows, dead, seen = _all(table, columns.offset), _dead(job, range_), _all(log.visible, "offset")
+    rows, dead, visible = _all(table, columns.offset), _dead(job, range_), _all(log.visible, "offset")
     control, aborted = _joined(log.control), _joined(log.aborted)
-    expected = _expected_by_key(log, seen, dead) if job.origin.mode == "upsert" else seen
+    expected = _expected_by_key(log, visible, dead) if job.origin.mode == "upsert" else visible
     once, counts = np.unique(np.concatenate([rows, dead]), return_counts=True)
     repeated, missing = once[counts > 1], np.setdiff1d(expected, once)
     beside = np.setdiff1d(once, expected)
-    wrong = np.intersect1d(beside, np.concatenate([seen, control, aborted]))
+    wrong = np.intersect1d(beside, np.concatenate([visible, control, aborted]))
     both = np.intersect1d(expected, np.setdiff1d(rows, dead))
     names = (columns.offset, columns.timestamp, columns.key, "value" if job.origin.format == "raw" else None)
     of_topic = _checksum(log.visible, ("offset", "timestamp", "key", names[3]), both)
@@ -190,13 +190,13 @@ def _verify_range(job: VerifyTask, range_: Range, log: LogContent) -> Verdict:
         range_.tp.partition,
         range_.first,
         range_.until,
-        records=len(seen),
+        records=len(visible),
         rows=len(rows),
         dead=len(dead),
-        replaced=len(seen) - len(expected),
+        replaced=len(visible) - len(expected),
         control=len(control),
         aborted=len(aborted),
-        compacted=range_.length - len(seen) - len(control) - len(aborted),
+        compacted=range_.length - len(visible) - len(control) - len(aborted),
         older=len(beside) - len(wrong),
         missing=len(missing),
         repeated=len(repeated),
@@ -210,7 +210,7 @@ def _verify_range(job: VerifyTask, range_: Range, log: LogContent) -> Verdict:
     )
 
 
-def _expected_by_key(log: LogContent, seen: Longs, dead: Longs) -> Longs:
+def _expected_by_key(log: LogContent, visible: Longs, dead: Longs) -> Longs:
     """The expected offsets of a whole partition: the last record of each key unless it is a tombstone; dead letters."""
     letters, last = set(dead.tolist()), dict[bytes | None, tuple[Offset, bool]]()
     for batch in log.visible:
@@ -219,7 +219,7 @@ def _expected_by_key(log: LogContent, seen: Longs, dead: Longs) -> Longs:
             if offset not in letters:
                 last[key] = offset, bool(gone)
     kept = np.array([offset for offset, gone in last.values() if not gone], np.int64)
-    return np.union1d(kept, np.intersect1d(seen, dead))
+    return np.union1d(kept, np.intersect1d(visible, dead))
 
 
 def _rows(table: Table, columns: OriginColumns, range_: Range, *, value: bool) -> Iterator[pa.RecordBatch]:

@@ -97,8 +97,8 @@ def _start_offsets(cluster: ClusterClient, at: ClusterOffsets, where: OffsetBoun
         case StartingGroup(group):
             committed = cluster.committed(group, list(at.latest))
             return {tp: committed[tp].offset if tp in committed else at.earliest[tp] for tp in at.latest}
-        case StartingOffsets(given):
-            return _offsets_by_partition("startingOffsets", given, at)
+        case StartingOffsets(starting_offsets):
+            return _offsets_by_partition("startingOffsets", starting_offsets, at)
     return dict(at.latest)
 
 

@@ -175,8 +175,8 @@ def planned(
 def names(topics: TopicSelection) -> set[str]:
     """Of the topics, where they are named."""
     match topics:
-        case SubscribedTopics(found):
-            return set(found)
+        case SubscribedTopics(topic_names):
+            return set(topic_names)
         case AssignedPartitions(partitions):
             return {tp.topic for tp in partitions}
     return set()
