@@ -349,7 +349,7 @@ EXAMPLES: dict[tuple[str, str], Example] = {
     ),
 }
 
-OF_OTHERS = {38, 39, 40, 41}  # tokens: these answer the same to everybody who has not logged in
+OF_OTHERS = {38, 39, 40, 41}  # tokens: they need a login; see the tests of `api/delegation_tokens.py`
 
 
 class AuthorizationRow(NamedTuple):

@@ -35,6 +35,7 @@ from leadline.security.hosts import host_address
 from leadline.security.principal import ANONYMOUS, Principal
 from leadline.security.quota_store import QuotaStore
 from leadline.security.scram_users import ScramUserCredentials
+from leadline.security.token_store import TokenStore
 
 if TYPE_CHECKING:
     from leadline.api.fast.follower_fetch import FollowerFetch
@@ -66,6 +67,7 @@ class Services:
     scram_users: ScramUserCredentials = field(default_factory=ScramUserCredentials)
     check_security: Callable[[BrokerSettings], None] = lambda settings: None  # of listeners; raises InvalidSetting
     read_stores_again: Callable[[], None] = lambda: None  # key and trust stores of listeners; raises NotApplicable
+    tokens: TokenStore | None = None  # None: there are no delegation tokens
     acls: AclStore | None = None  # None: there is no authorizer, and all requests are allowed
     audit: AuditLog = field(default_factory=AuditLog)
 

@@ -14,6 +14,7 @@ from leadline.api.fast.produce_templates import ProduceTemplates
 from leadline.api.fetch_sessions import Sessions
 from leadline.broker.access_control import acl_store, open_doors, start_following, super_users_of
 from leadline.broker.authentication import Logins
+from leadline.broker.delegation_tokens import start_following_tokens, token_store
 from leadline.broker.identity import Identity, identify, properties_of
 from leadline.broker.inter_broker import InterBroker
 from leadline.broker.listener_security import Credentials, ListenerSecurities, decoy_key
@@ -125,6 +126,11 @@ class Broker:
             await self.client_configs.start()
             if self.services.acls is not None:
                 await start_following(self.services.acls, self.services.audit, self.clock, stack)
+            if self.services.tokens is not None:
+                interval_ms = self.settings.broker.delegation_token_expiry_check_interval_ms
+                await start_following_tokens(
+                    self.services.tokens, lambda: self.controller.is_active, interval_ms, stack
+                )
             self._warn_of_open_doors()
             stack.push_async_callback(self.upkeep.stop)
             stack.push_async_callback(self.configs.stop)
@@ -206,6 +212,7 @@ class Broker:
         rates = ConnectionRates(self.addresses, settings.listeners.inter_broker.name)
         self.client_configs = QuotaStore(self.tree, ClientQuotas(), rates, self.clock)
         self.client_configs.on_change.append(self._credentials.users.put)
+        self._credentials.tokens = token_store(settings.broker, self.tree, self.clock, self.chance)
         self.peers = Peers(self.metadata, settings.listeners.inter_broker.name, brokers.channel)
         self.replicas = Replicas(
             self.dirs, me.id, settings.broker, brokers.source, brokers.alter_partition, of_running_loop()
@@ -240,6 +247,7 @@ class Broker:
             scram_users=self._credentials.users,
             check_security=self.securities.check,
             read_stores_again=self.securities.read_again,
+            tokens=self._credentials.tokens,
             acls=acl_store(settings.broker, self.tree, self.clock, self.chance),
         )
         self.requests = Requests(self.services, self.clock.monotonic_s)

@@ -28,11 +28,12 @@ from leadline.security.principal import ANONYMOUS, USER_TYPE, Principal
 from leadline.security.principal_mapping import NoMatchingRule, PrincipalMapping
 from leadline.security.sasl_authenticator import SaslListener
 from leadline.security.sasl_mechanisms import EnabledMechanisms, SaslExchange
-from leadline.security.scram import ScramExchange, ScramUsers
+from leadline.security.scram import ScramExchange, ScramUsers, TokenCredential
 from leadline.security.scram_credentials import RANDOM_BYTES, SCRAM_MECHANISMS, ScramMechanism, random_text
 from leadline.security.scram_users import ScramUserCredentials
 from leadline.security.secret import Secret
 from leadline.security.tls import ListenerTls, TlsSettings, client_auth_of
+from leadline.security.token_store import TokenStore
 from leadline.wire.apis import APIS
 from leadline.wire.classes import Message
 
@@ -51,10 +52,14 @@ class Credentials:
 
     users: ScramUserCredentials
     chance: Chance
+    tokens: TokenStore | None = None  # None: there are no delegation tokens
     decoy_key: Secret = NO_KEY  # known once the cluster is: see `decoy_key`
 
     def of(self, mechanism: ScramMechanism) -> ScramUsers:
-        return ScramUsers(partial(self.users.credential_of, mechanism), lambda token: None, self.decoy_key)
+        return ScramUsers(partial(self.users.credential_of, mechanism), partial(self._token, mechanism), self.decoy_key)
+
+    def _token(self, mechanism: ScramMechanism, id: str) -> TokenCredential | None:
+        return None if self.tokens is None else self.tokens.credential(id, mechanism)
 
 
 class ListenerSecurities:

@@ -17,6 +17,7 @@ from leadline.config.authorizer import AuthorizerConfig
 from leadline.config.checks import at_least
 from leadline.config.cluster import ClusterConfig
 from leadline.config.coordinators import CoordinatorConfig
+from leadline.config.delegation_tokens import DelegationTokenConfig
 from leadline.config.listeners import Listeners, SecurityProtocol
 from leadline.config.network import NetworkConfig
 from leadline.config.replication import ReplicationConfig
@@ -57,6 +58,7 @@ class BrokerConfig(
     ReplicationConfig,
     CoordinatorConfig,
     AuthorizerConfig,
+    DelegationTokenConfig,
 ):
     """The settings of a broker that are obeyed, without the defaults of topics: those are a LogConfig."""
 

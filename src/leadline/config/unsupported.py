@@ -15,7 +15,7 @@ from leadline.config import kraft, remote_storage
 from leadline.config.checks import any_case_of, at_least
 from leadline.config.security import JAAS
 from leadline.config.settings import Importance, Mode, SettingRow, accepted, refused
-from leadline.config.values import DAY_MS, INT_MAX, ConfigType
+from leadline.config.values import INT_MAX, ConfigType
 
 HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 BOOLEAN, STRING, INT, SHORT, LONG = (
@@ -40,7 +40,6 @@ def rows() -> Iterator[SettingRow]:
         _groups,
         _sasl,
         _kerberos,
-        _tokens,
         _logins,
         _oauth,
         _java_tls,
@@ -240,25 +239,6 @@ def _kerberos() -> Iterator[SettingRow]:
         ("DEFAULT",),
         "rules that turn a Kerberos name into a user's",
         mode=PER_BROKER,
-    )
-
-
-def _tokens() -> Iterator[SettingRow]:
-    row = refused("there are no delegation tokens; leave it out")
-    yield row("delegation.token.secret.key", PASSWORD, None, "the secret that tokens are signed with")
-    yield row("delegation.token.master.key", PASSWORD, None, "the older name of that secret")
-    row = accepted("there are no delegation tokens")
-    yield row("delegation.token.max.lifetime.ms", LONG, 7 * DAY_MS, "how long a token may be renewed", at_least(1))
-    yield row(
-        "delegation.token.expiry.time.ms", LONG, DAY_MS, "how long a token is valid before it is renewed", at_least(1)
-    )
-    yield row(
-        "delegation.token.expiry.check.interval.ms",
-        LONG,
-        3_600_000,
-        "interval between checks for expired tokens",
-        at_least(1),
-        importance=LOW,
     )
 
 

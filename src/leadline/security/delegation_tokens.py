@@ -49,9 +49,9 @@ class DelegationToken:
     def may_renew(self, principal: Principal) -> bool:
         return principal == self.owner or principal in self.renewers
 
-    def concerns(self, principal: Principal) -> bool:
-        """Who may describe it without a further right."""
-        return self.may_renew(principal) or principal == self.requester
+    def principals(self) -> tuple[Principal, ...]:
+        """Those who may describe it without a further right."""
+        return (self.owner, self.requester, *self.renewers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,16 +149,15 @@ class TokenCache:
     def described(
         self,
         principal: Principal,
-        owners: Iterable[Principal] | None,
+        owners: frozenset[Principal] | None,
         may_describe: Callable[[DelegationToken], bool],
     ) -> list[DelegationToken]:
         """What DescribeDelegationToken answers. `owners`: of these alone. `may_describe`: who has a right to it."""
-        named = None if owners is None else list(owners)
         return [
             token
             for token in self._by_id.values()
-            if named is None or any(map(token.concerns, named))
-            if token.concerns(principal) or may_describe(token)
+            if owners is None or any(principal in owners for principal in token.principals())
+            if principal in token.principals() or may_describe(token)
         ]
 
 

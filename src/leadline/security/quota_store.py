@@ -28,6 +28,7 @@ from leadline.coordination.tree import (
     Operation,
     SetData,
     Tree,
+    TreeError,
     check_path,
     parent_of,
 )
@@ -93,10 +94,13 @@ class QuotaStore:
         except ValueError as error:  # a user or client id called `.` or `..`
             raise UnknownServerError(str(error)) from None
         async with self._writing:
-            for _ in range(MOST_TRIES):
-                with suppress(BadVersion, NodeExists, NoNode, NotEmpty):  # another was quicker: on top of its change
-                    self._hold(entity, await self._write(entity, change))
-                    return
+            try:
+                for _ in range(MOST_TRIES):
+                    with suppress(BadVersion, NodeExists, NoNode, NotEmpty):  # another was quicker: again
+                        self._hold(entity, await self._write(entity, change))
+                        return
+            except (TreeError, MalformedNode) as error:
+                raise UnknownServerError(f"failed to change {entity_path(entity)}: {error}") from error
         raise UnknownServerError(f"others changed {entity_path(entity)} {MOST_TRIES} times in between")
 
     async def config(self, entity: ConfigEntity) -> Config:

@@ -29,6 +29,7 @@ from leadline.coordination.tree import (
     Operation,
     SetData,
     Tree,
+    TreeError,
     check_path,
 )
 from leadline.errors import DelegationTokenNotFound, UnknownServerError
@@ -78,7 +79,11 @@ class TokenStore:
         now_ms = self._clock.now_ms()
         token = delegation_tokens.new_token(id, owner, requester, renewers, max_lifetime_ms, self._lifetimes, now_ms)
         async with self._writing:
-            await self._write(token, Create(delegation_tokens.token_path(id), delegation_tokens.encode_token(token)))
+            try:
+                data = delegation_tokens.encode_token(token)
+                await self._write(token, Create(delegation_tokens.token_path(id), data))
+            except TreeError as error:
+                raise UnknownServerError(f"failed to create a delegation token: {error}") from error
         return token
 
     async def renew(self, principal: Principal, hmac: bytes, period_ms: int) -> int:
@@ -126,20 +131,28 @@ class TokenStore:
         id = self.cache.by_hmac(hmac).id
         path, now_ms = delegation_tokens.token_path(id), self._clock.now_ms()
         async with self._writing:
-            for _ in range(MOST_TRIES):
-                node = await self._tree.get(path)
-                token = None if node is None else delegation_tokens.decode_token(path, node.data)
-                if node is None or token is None:
-                    self._drop(id)
-                    raise DelegationTokenNotFound("Delegation Token is not found on server.")
-                changed = change(token, now_ms)
-                with suppress(BadVersion, NoNode):  # another was quicker: look again
-                    if changed is None:
-                        await self._delete(id, node.version)
-                        return now_ms
-                    await self._write(changed, SetData(path, delegation_tokens.encode_token(changed), node.version))
-                    return changed.expiry_ms
+            try:
+                for _ in range(MOST_TRIES):
+                    with suppress(BadVersion, NoNode):  # another was quicker: look again
+                        return await self._try_to_alter(id, path, change, now_ms)
+            except (TreeError, MalformedNode) as error:
+                raise UnknownServerError(f"failed to change the delegation token {id}: {error}") from error
         raise UnknownServerError(f"others changed the delegation token {id} {MOST_TRIES} times in between")
+
+    async def _try_to_alter(
+        self, id: str, path: str, change: Callable[[DelegationToken, int], DelegationToken | None], now_ms: int
+    ) -> int:
+        node = await self._tree.get(path)
+        token = None if node is None else delegation_tokens.decode_token(path, node.data)
+        if node is None or token is None:
+            self._drop(id)
+            raise DelegationTokenNotFound("Delegation Token is not found on server.")
+        changed = change(token, now_ms)
+        if changed is None:
+            await self._delete(id, node.version)
+            return now_ms
+        await self._write(changed, SetData(path, delegation_tokens.encode_token(changed), node.version))
+        return changed.expiry_ms
 
     async def _write(self, token: DelegationToken, operation: Operation) -> None:
         await self._tree.multi([operation, _announcement(token.id)])

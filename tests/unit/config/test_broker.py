@@ -148,7 +148,6 @@ def test_a_listener_has_its_own_settings_and_else_those_of_all() -> None:
     [
         {"authorizer.class.name": "my.Own"},
         {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"},
-        {"delegation.token.secret.key": "secret"},
         {"zookeeper.set.acl": "true"},
         {"zookeeper.ssl.client.enable": "true"},
         {"principal.builder.class": "my.Own"},

@@ -156,7 +156,8 @@ def test_who_may_describe_which_tokens() -> None:
     def described(
         principal: Principal, owners: list[Principal] | None = None, allowed: tuple[str, ...] = ()
     ) -> set[str]:
-        return {token.id for token in cache.described(principal, owners, lambda token: token.id in allowed)}
+        named = None if owners is None else frozenset(owners)
+        return {token.id for token in cache.described(principal, named, lambda token: token.id in allowed)}
 
     assert described(ALICE) == {"mine"}
     assert described(BOB) == {"mine", "for"}
