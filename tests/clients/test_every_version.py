@@ -267,6 +267,24 @@ MAKERS: list[tuple[type[Message], type[Message], Maker]] = [
         m.ListPartitionReassignmentsResponse,
         lambda *_: m.ListPartitionReassignmentsRequest(topics=None),
     ),
+    (
+        m.DescribeClientQuotasRequest,
+        m.DescribeClientQuotasResponse,
+        lambda *_: m.DescribeClientQuotasRequest(components=[], strict=False),
+    ),
+    (
+        m.AlterClientQuotasRequest,
+        m.AlterClientQuotasResponse,
+        lambda _, to: m.AlterClientQuotasRequest(
+            entries=[
+                m.AlterClientQuotasRequest.EntryData(
+                    entity=[m.AlterClientQuotasRequest.EntityData(entity_type="user", entity_name=to.topic)],
+                    ops=[m.AlterClientQuotasRequest.OpData(key="producer_byte_rate", value=1e9)],
+                )
+            ],
+            validate_only=True,
+        ),
+    ),
     # What needs security or newer groups: it is refused, with an answer that clients understand.
     (m.SaslHandshakeRequest, m.SaslHandshakeResponse, lambda *_: m.SaslHandshakeRequest(mechanism="PLAIN")),
     (m.SaslAuthenticateRequest, m.SaslAuthenticateResponse, lambda *_: m.SaslAuthenticateRequest(auth_bytes=b"")),

@@ -28,12 +28,8 @@ UNKNOWN_ID = UUID("01234567-89ab-cdef-0123-456789abcdef")
 INVALID_NAMES = ["", ".", "..", "a b", "a/b", "ä", "x" * 250, "x" * 249 + "-"]
 
 
-QUOTAS_AND_SCRAM = {48, 49, 50, 51}
-
-
 def as_advertised_here(answer: ApiVersionsResponse) -> None:
-    """Leadline has neither quotas of clients nor SCRAM credentials, and no Fetch before version 4."""
-    answer.api_keys = [api for api in answer.api_keys if api.api_key not in QUOTAS_AND_SCRAM]
+    """Leadline has no Fetch before version 4."""
     for api in answer.api_keys:
         api.min_version = 4 if api.api_key == 1 else api.min_version
 

@@ -98,6 +98,13 @@ def alter_incrementally(kind: int, name: str, setting: str) -> Message:
     return m.IncrementalAlterConfigsRequest(resources=[resource], validate_only=True)
 
 
+def alter_quotas() -> Message:
+    part = m.AlterClientQuotasRequest.EntityData(entity_type="client-id", entity_name="somebody")
+    change = m.AlterClientQuotasRequest.OpData(key="producer_byte_rate", value=1e9)
+    entry = m.AlterClientQuotasRequest.EntryData(entity=[part], ops=[change])
+    return m.AlterClientQuotasRequest(entries=[entry], validate_only=True)
+
+
 def add_partitions(version: int) -> Message:
     topic = m.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=TOPIC, partitions=[0])
     if version < 4:
@@ -331,6 +338,8 @@ EXAMPLES: dict[tuple[str, str], Example] = {
     ("ElectLeaders", "cluster"): example(elect(), 2),
     ("AlterPartitionReassignments", "cluster"): example(reassign(), 0),
     ("ListPartitionReassignments", "cluster"): example(m.ListPartitionReassignmentsRequest(topics=None), 0),
+    ("DescribeClientQuotas", "cluster"): example(m.DescribeClientQuotasRequest(components=[], strict=False), 1),
+    ("AlterClientQuotas", "cluster"): example(alter_quotas(), 1),
     ("UpdateFeatures", "cluster"): example(m.UpdateFeaturesRequest(), 1),
     ("DescribeProducers", "topics"): example(
         m.DescribeProducersRequest(topics=[m.DescribeProducersRequest.TopicRequest(name=TOPIC, partition_indexes=[0])]),

@@ -17,6 +17,7 @@ from leadline.api.authorization import OWN_REQUEST
 from leadline.api.context import ClientConnection, Context, Services
 from leadline.api.fast.produce_templates import ProduceTemplates
 from leadline.api.fetch_sessions import Sessions
+from leadline.api.request_meter import NetworkMeter
 from leadline.broker.connection import Connection
 from leadline.broker.connection_quotas import ConnectionLimits
 from leadline.broker.net import Net
@@ -64,6 +65,10 @@ class NoSocket:
 
     def __init__(self) -> None:
         self.client = ClientConnection("localhost", "PLAINTEXT")
+        self.network_meter: NetworkMeter | None = None
+
+    def mute(self, throttle_ms: int) -> None:
+        """Nobody reads from it."""
 
 
 class Node:
@@ -83,8 +88,9 @@ class Node:
         metadata.brokers = {broker: BrokerInfo(broker, {}, f"rack{broker}") for broker in brokers.ids}
         nobody = cast(Any, None)
         self.services = Services(
-            settings=LiveSettings(settings), metadata=metadata, configs=nobody, controller=nobody, cluster=nobody,
-            peers=nobody, replicas=self.replicas, dirs=self.dirs, sessions=Sessions(1000, random.randint),
+            settings=LiveSettings(settings), metadata=metadata, configs=nobody, client_configs=nobody,
+            controller=nobody, cluster=nobody, peers=nobody,
+            replicas=self.replicas, dirs=self.dirs, sessions=Sessions(1000, random.randint),
             groups=nobody, offsets=nobody, transactions=nobody, markers=nobody, clock=clock,
             is_alone=False, produce_templates=ProduceTemplates(),
         )  # fmt: skip

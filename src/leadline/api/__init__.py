@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from leadline.api.acls import create_acls, delete_acls, describe_acls
 from leadline.api.authorization import AUTHORIZATION, Authorization, check_complete
+from leadline.api.client_quotas import alter_client_quotas, describe_client_quotas
 from leadline.api.configs import alter_configs, describe_configs, incremental_alter_configs
 from leadline.api.context import ClientConnection, Context, Services
 from leadline.api.delegation_tokens import (
@@ -200,6 +201,8 @@ TABLE = by_key(
     _entry(messages.ElectLeadersRequest, elect_leaders),
     _entry(messages.IncrementalAlterConfigsRequest, incremental_alter_configs),
     _entry(messages.OffsetDeleteRequest, offset_delete),
+    _entry(messages.DescribeClientQuotasRequest, describe_client_quotas),
+    _entry(messages.AlterClientQuotasRequest, alter_client_quotas),
     _entry(messages.DescribeUserScramCredentialsRequest, describe_user_scram_credentials),
     _entry(messages.AlterUserScramCredentialsRequest, alter_user_scram_credentials),
     _entry(messages.DescribeClusterRequest, describe_cluster),

@@ -10,6 +10,7 @@ from leadline.api.authorized_operations import ALL_OPERATIONS
 from leadline.api.fast.grants import NO_ACLS, Grants
 from leadline.api.fast.produce_templates import ProduceTemplates
 from leadline.api.fetch_sessions import Sessions
+from leadline.api.request_meter import RequestMeter
 from leadline.cluster.dynamic_configs import DynamicConfigs
 from leadline.cluster.metadata_cache import MetadataCache
 from leadline.cluster.peer_monitor import PeerMonitor
@@ -31,10 +32,12 @@ from leadline.security.acl_store import AclStore
 from leadline.security.acls import CLUSTER_NAME, PatternType, ResourceType
 from leadline.security.audit import AuditLog, AuditRecord
 from leadline.security.authorizer import Authorizer, ClientPermissions
+from leadline.security.client_quotas import ClientQuotas
 from leadline.security.hosts import host_address
 from leadline.security.principal import ANONYMOUS, Principal
 from leadline.security.quota_store import QuotaStore
 from leadline.security.scram_users import ScramUserCredentials
+from leadline.security.token_bucket import MutationQuota
 from leadline.security.token_store import TokenStore
 
 if TYPE_CHECKING:
@@ -49,6 +52,7 @@ class Services:
     settings: LiveSettings
     metadata: MetadataCache
     configs: DynamicConfigs
+    client_configs: QuotaStore  # the settings of users, client ids and addresses
     controller: Controller
     cluster: ClusterAdmin
     peers: Peers
@@ -63,13 +67,13 @@ class Services:
     produce_templates: ProduceTemplates
     is_alone: bool  # a single node, without a cluster
     peer_monitor: PeerMonitor | None = None  # None: a single node
-    client_configs: QuotaStore | None = None  # the settings of users, client ids and addresses
     scram_users: ScramUserCredentials = field(default_factory=ScramUserCredentials)
     check_security: Callable[[BrokerSettings], None] = lambda settings: None  # of listeners; raises InvalidSetting
     read_stores_again: Callable[[], None] = lambda: None  # key and trust stores of listeners; raises NotApplicable
     tokens: TokenStore | None = None  # None: there are no delegation tokens
     acls: AclStore | None = None  # None: there is no authorizer, and all requests are allowed
     audit: AuditLog = field(default_factory=AuditLog)
+    quotas: ClientQuotas = field(default_factory=ClientQuotas)
 
     @property
     def config(self) -> BrokerConfig:
@@ -138,6 +142,7 @@ class Context(NamedTuple):
     client_id: str | None
     client: ClientConnection
     authorization: Authorization  # the row of the request
+    meter: RequestMeter | None = None  # None: no quota is in force
 
     def permits(self, part: str, name: str | None = CLUSTER_NAME, references: int = 1) -> bool:
         """Whether the client may do what this part needs, to a resource that the request names so many times."""
@@ -161,6 +166,17 @@ class Context(NamedTuple):
             return ALL_OPERATIONS[resource_type]
         permissions = self.client.permissions(self.services.acls.authorizer)
         return permissions.authorized_operations(resource_type, name)
+
+    def mutation_quota(self, api_key: int | None) -> MutationQuota:
+        """What the client may create and delete. None: of a request that creates something on the way."""
+        services, user = self.services, self.client.principal.name
+        now_ms = services.clock.now_ms()
+        return services.quotas.mutation_quota(user, self.client_id, api_key, self.version, now_ms)
+
+    def note_no_broker(self) -> None:
+        """A request among brokers is refused, since its sender is none. It is throttled like that of any client."""
+        if self.meter is not None:
+            self.meter.refused()
 
     def note_write(self, topic: str) -> None:
         """The client was allowed to write the topic: fast paths need not decide it again until an ACL changes.

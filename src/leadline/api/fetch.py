@@ -21,6 +21,9 @@ from leadline.errors import (
 )
 from leadline.model import NONE
 from leadline.replication.watchers import Watcher
+from leadline.security.throttling import FetchLimits
+from leadline.wire.codec import encode, length
+from leadline.wire.frames import SIZE
 from leadline.wire.messages import FetchRequest, FetchResponse
 
 OLDEST_VERSION = 4  # before it, records had another format
@@ -35,21 +38,42 @@ def fetch(request: FetchRequest, ctx: Context) -> FetchResponse | Awaitable[Fetc
     The response is sent when there are min_bytes, when a partition fails, or after max_wait_ms. Missing partitions are
     reported, but do not complete the fetch early unless nothing else was requested. A follower reads up to the log's
     end and reports its position with each fetch. A consumer may read from followers; the leader names one in its rack.
+    A consumer above its quota gets an empty response.
     """
     if ctx.version < OLDEST_VERSION:
         return _too_old(request)
     services = ctx.services
     params = FetchParams(request, ctx.version, services.config)
+    _limit(params, ctx)
     access, now_ms = fetch_access(params.is_follower, ctx), services.clock.now_ms()
     is_broker = params.is_follower if access is None else access.is_broker
     try:
         context = fetch_context(request, params, is_broker, services.sessions, now_ms)
     except WireError as error:
-        return FetchResponse(error_code=error.code, session_id=0)
+        response = FetchResponse(error_code=error.code, session_id=0)
+        return _emptied(response, params, ctx) or response
     if context.session is not None and services.acls is not None:
         context.session.authorize(ctx.client.grants, services.acls.authorizer.version, now_ms)
     job = Fetch(params, context, access, ctx)
     return job.try_once() or job.wait()
+
+
+def _limit(params: FetchParams, ctx: Context) -> None:
+    """A consumer gets no more at once than its quota allows. Followers are exempt from quotas."""
+    if ctx.meter is not None:
+        if params.is_follower:
+            ctx.meter.exempt()
+        else:
+            limits = ctx.meter.fetch_limits(FetchLimits(params.max_bytes, params.min_bytes))
+            params.max_bytes, params.min_bytes = limits
+
+
+def _emptied(response: FetchResponse, params: FetchParams, ctx: Context) -> FetchResponse | None:
+    """What a consumer above its quota gets instead of a response; None: it is not above it."""
+    if ctx.meter is None or params.is_follower:
+        return None
+    throttle_ms = ctx.meter.fetch_throttle_ms(SIZE.size + length(encode(response, params.version)))
+    return FetchResponse(throttle_time_ms=throttle_ms) if throttle_ms else None
 
 
 def fetch_in_session(request: FetchRequest, ctx: Context, session: Session) -> "Fetch":
@@ -116,11 +140,25 @@ class Fetch:
 
     def _response(self, partitions: list[FetchedPair]) -> FetchResponse:
         context, params = self._context, self._params
-        reported = context.reported(partitions, self._reader.unsettled)
+        reported = context.reported(partitions)
+        response = FetchResponse(session_id=context.session_id, responses=by_topic(reported))
+        if (emptied := _emptied(response, params, self._ctx)) is not None:
+            return self._unsent(emptied)
+        context.respond(partitions, self._reader.unsettled)
         if params.is_follower:
             self._count(reported)
-        leaders = self._leaders(partitions) if params.version >= LEADERS_FROM else []
-        return FetchResponse(session_id=context.session_id, responses=by_topic(reported), node_endpoints=leaders)
+        if params.version >= LEADERS_FROM:
+            response.node_endpoints = self._leaders(partitions)
+        return response
+
+    def _unsent(self, emptied: FetchResponse) -> FetchResponse:
+        """Nothing is sent, so the session stays as it was: one that was just opened does not exist."""
+        context = self._context
+        if context.session is not None and context.is_full:
+            self._ctx.services.sessions.close(context.session_id)
+        elif context.session is not None:
+            emptied.session_id = context.session_id
+        return emptied
 
     def _count(self, reported: list[FetchedPair]) -> None:
         """Replicas in sync count as well: the limit of the throttle is for all together."""

@@ -7,7 +7,7 @@ later, those are read that may have changed, and those are reported that have ne
 from collections.abc import Container, Iterable, Mapping
 
 from leadline.api.fetch_params import FetchParams, forgotten_partitions, named_positions
-from leadline.api.fetch_response import FetchedPair, has_diverged, length_of, redirects
+from leadline.api.fetch_response import FetchedPair, FetchedPartition, has_diverged, length_of, redirects
 from leadline.api.fetch_sessions import SentWatermarks, Session, Sessions, TopicIdPartition
 from leadline.model import NONE
 from leadline.wire.fetch_position import FINAL_EPOCH, FULL_EPOCH, FetchPosition
@@ -34,27 +34,39 @@ class FetchContext:
             return positions.items()
         return [(key, positions[key]) for key in session.candidates()]
 
-    def reported(self, partitions: list[FetchedPair], unsettled: Container[TopicIdPartition]) -> list[FetchedPair]:
-        """The partitions that the response has. Those that are settled are not read again until they change."""
+    def reported(self, partitions: list[FetchedPair]) -> list[FetchedPair]:
+        """The partitions that the response has."""
         session = self.session
-        if session is None:
+        if session is None or self.is_full:
             return partitions
-        return [pair for pair in partitions if self._is_reported(session, pair, pair[0] not in unsettled)]
+        return [pair for pair in partitions if _has_news(session, pair)]
 
-    def _is_reported(self, session: Session, pair: FetchedPair, is_settled: bool) -> bool:
-        """If so, its watermarks count as sent from now on."""
-        key, part = pair
-        size = length_of(part)
-        sent = SentWatermarks(part.high_watermark, part.last_stable_offset, part.log_start_offset)
-        has_news = session.has_news(key, sent) or size > 0 or redirects(part)
+    def respond(self, partitions: list[FetchedPair], unsettled: Container[TopicIdPartition]) -> None:
+        """The response is sent: its watermarks count as sent. Settled partitions are not read until they change."""
+        if self.session is not None:
+            for key, part in partitions:
+                self._sent(self.session, key, part, key not in unsettled)
+
+    def _sent(self, session: Session, key: TopicIdPartition, part: FetchedPartition, is_settled: bool) -> None:
         if part.error_code != NONE or has_diverged(part):  # the watermarks of such a response do not count
             session.sent.pop(key, None)
-            has_news = True
-        elif is_settled:
-            session.fresh.pop(key, None)
-        if size and not self.is_full:
+        else:
+            session.sent[key] = _watermarks(part)
+            if is_settled:
+                session.fresh.pop(key, None)
+        if length_of(part) and not self.is_full:
             session.serve_last(key)
-        return has_news or self.is_full
+
+
+def _has_news(session: Session, pair: FetchedPair) -> bool:
+    key, part = pair
+    if part.error_code != NONE or length_of(part) or redirects(part):
+        return True
+    return session.sent.get(key) != _watermarks(part)
+
+
+def _watermarks(part: FetchedPartition) -> SentWatermarks:
+    return SentWatermarks(part.high_watermark, part.last_stable_offset, part.log_start_offset)
 
 
 def fetch_context(

@@ -17,16 +17,18 @@ from leadline.log.log import Log
 from leadline.wire.messages import FetchResponse
 from leadline.wire.primitives import id_of, piece_length
 
-_Partition = FetchResponse.PartitionData
-FetchedPair = tuple[TopicIdPartition, _Partition]  # a partition by its name or id, and what the response says of it
+FetchedPartition = FetchResponse.PartitionData
+FetchedPair = tuple[
+    TopicIdPartition, FetchedPartition
+]  # a partition by its name or id, and what the response says of it
 
 
 # Kafka answers with these before it reads the partition, or instead of what it read.
 _WITHOUT_CONTEXT = (UnknownTopicId, UnknownTopicOrPartition, TopicAuthorizationFailed, UnsupportedCompressionType)
 
 
-def without_records(partition: int, log: Log) -> _Partition:
-    return _Partition(
+def without_records(partition: int, log: Log) -> FetchedPartition:
+    return FetchedPartition(
         partition_index=partition,
         high_watermark=log.high_watermark,
         last_stable_offset=log.last_stable_offset,
@@ -36,11 +38,11 @@ def without_records(partition: int, log: Log) -> _Partition:
     )
 
 
-def refused(partition: int, code: int) -> _Partition:
-    return _Partition(partition_index=partition, error_code=code, high_watermark=-1, records=b"")
+def refused(partition: int, code: int) -> FetchedPartition:
+    return FetchedPartition(partition_index=partition, error_code=code, high_watermark=-1, records=b"")
 
 
-def failed(partition: int, error: WireError) -> _Partition:
+def failed(partition: int, error: WireError) -> FetchedPartition:
     """As `refused`. Which fields are null depends on the error, as in Kafka."""
     part = refused(partition, error.code)
     if not isinstance(error, _WITHOUT_CONTEXT):
@@ -50,15 +52,15 @@ def failed(partition: int, error: WireError) -> _Partition:
     return part
 
 
-def length_of(part: _Partition) -> int:
+def length_of(part: FetchedPartition) -> int:
     return 0 if part.records is None else piece_length(part.records)
 
 
-def has_diverged(part: _Partition) -> bool:
+def has_diverged(part: FetchedPartition) -> bool:
     return part.diverging_epoch.end_offset >= 0
 
 
-def redirects(part: _Partition) -> bool:
+def redirects(part: FetchedPartition) -> bool:
     """Whether the client has to truncate first, or to read elsewhere."""
     return part.diverging_epoch.end_offset >= 0 or part.preferred_read_replica >= 0
 

@@ -72,6 +72,7 @@ def among_brokers(
     def serve(request: Q, ctx: Context) -> E | Awaitable[E]:
         if ctx.permits("cluster") and not ctx.services.is_alone:
             return handler(request, ctx)
+        ctx.note_no_broker()
         response = refusal(request, ctx.version)
         response.error_code = ClusterAuthorizationFailed.code
         return response

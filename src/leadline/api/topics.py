@@ -27,6 +27,7 @@ from leadline.errors import (
     WireError,
 )
 from leadline.model import NO_ID, NONE, TopicPartition
+from leadline.security.token_bucket import MutationQuota
 from leadline.wire.messages import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -54,13 +55,17 @@ async def create_topics(request: CreateTopicsRequest, ctx: Context) -> CreateTop
 
     Each topic fails by itself. A client that may not describe the settings of a topic may create it all the same.
     """
-    counts = Counter(topic.name for topic in request.topics)
-    results = [await _create(topic, counts[topic.name] > 1, request, ctx) for topic in request.topics]
-    return CreateTopicsResponse(topics=results)
+    counts, quota = Counter(topic.name for topic in request.topics), ctx.mutation_quota(request.API_KEY)
+    results = [await _create(topic, counts[topic.name] > 1, request, quota, ctx) for topic in request.topics]
+    return CreateTopicsResponse(topics=results, throttle_time_ms=quota.throttle_ms(ctx.services.clock.now_ms()))
 
 
 async def _create(
-    requested: CreateTopicsRequest.CreatableTopic, repeated: bool, request: CreateTopicsRequest, ctx: Context
+    requested: CreateTopicsRequest.CreatableTopic,
+    repeated: bool,
+    request: CreateTopicsRequest,
+    quota: MutationQuota,
+    ctx: Context,
 ) -> _CreatedTopic:
     cluster = ctx.services.cluster
     try:
@@ -77,6 +82,7 @@ async def _create(
         config = _config({entry.name: entry.value for entry in requested.configs}, ctx)
         if request.validate_only:
             return _created(requested.name, assignment, config, None, ctx)
+        quota.record(len(assignment), ctx.services.clock.now_ms())
         topic = await cluster.create_topic(requested.name, assignment, config, request.timeout_ms)
         return _created(requested.name, assignment, config, topic, ctx)
     except WireError as error:
@@ -160,8 +166,9 @@ async def delete_topics(request: DeleteTopicsRequest, ctx: Context) -> DeleteTop
         for result in results:
             result.error_code, result.error_message = refusal.code, str(refusal)
         return DeleteTopicsResponse(responses=results)
-    deleted: set[str] = set()
-    return DeleteTopicsResponse(responses=[await _delete(topic, deleted, request.timeout_ms, ctx) for topic in topics])
+    deleted, quota = set[str](), ctx.mutation_quota(request.API_KEY)
+    results = [await _delete(topic, deleted, request.timeout_ms, quota, ctx) for topic in topics]
+    return DeleteTopicsResponse(responses=results, throttle_time_ms=quota.throttle_ms(ctx.services.clock.now_ms()))
 
 
 def _deletion_refused(topics: list[DeleteTopicsRequest.DeleteTopicState], ctx: Context) -> WireError | None:
@@ -174,7 +181,11 @@ def _deletion_refused(topics: list[DeleteTopicsRequest.DeleteTopicState], ctx: C
 
 
 async def _delete(
-    requested: DeleteTopicsRequest.DeleteTopicState, deleted: set[str], timeout_ms: int, ctx: Context
+    requested: DeleteTopicsRequest.DeleteTopicState,
+    deleted: set[str],
+    timeout_ms: int,
+    quota: MutationQuota,
+    ctx: Context,
 ) -> _DeletedTopic:
     """`deleted` has the topics that this request has already deleted."""
     result = _DeletedTopic(name=requested.name, topic_id=requested.topic_id, error_message=None)
@@ -191,6 +202,7 @@ async def _delete(
             raise refusal
         if result.name not in deleted:
             topic = ctx.services.metadata.topic(result.name or "")
+            quota.record(len(topic.partitions), ctx.services.clock.now_ms())
             await ctx.services.cluster.delete_topic(topic.name, timeout_ms)
             deleted.add(topic.name)
     except WireError as error:
@@ -200,8 +212,8 @@ async def _delete(
 
 async def create_partitions(request: CreatePartitionsRequest, ctx: Context) -> CreatePartitionsResponse:
     """CreatePartitions, v0-3: adds partitions to topics. The count is the new total."""
-    counts = Counter(topic.name for topic in request.topics)
-    results = []
+    counts, quota = Counter(topic.name for topic in request.topics), ctx.mutation_quota(request.API_KEY)
+    results, now_ms = [], ctx.services.clock.now_ms
     for requested in {topic.name: topic for topic in request.topics}.values():
         result = _CreatedPartitions(name=requested.name)
         try:
@@ -214,11 +226,12 @@ async def create_partitions(request: CreatePartitionsRequest, ctx: Context) -> C
             if request.validate_only:
                 added(ctx.services.metadata.topic(requested.name))
             else:
+                quota.record(len(added(ctx.services.metadata.topic(requested.name))), now_ms())
                 await ctx.services.cluster.add_partitions(requested.name, added, request.timeout_ms)
         except WireError as error:
             result.error_code, result.error_message = error.code, _message(requested.name, error, ctx)
         results.append(result)
-    return CreatePartitionsResponse(results=results)
+    return CreatePartitionsResponse(results=results, throttle_time_ms=quota.throttle_ms(now_ms()))
 
 
 def _added_partitions(

@@ -196,6 +196,8 @@ async def write_txn_markers(request: WriteTxnMarkersRequest, ctx: Context) -> Wr
     """WriteTxnMarkers, v0-1: from a coordinator, or from an administrator who ends a hanging transaction."""
     codes: dict[int, dict[TopicPartition, int]] = {}
     refusal = ctx.refused("cluster")
+    if refusal is not None:
+        ctx.note_no_broker()
     for marker in request.markers:
         producer = ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch)
         outcome = TransactionOutcome(producer, marker.coordinator_epoch, marker.transaction_result)

@@ -229,6 +229,7 @@ class Broker:
             settings=settings,
             metadata=self.metadata,
             configs=self.configs,
+            client_configs=self.client_configs,
             controller=self.controller,
             cluster=self.cluster,
             peers=self.peers,
@@ -243,11 +244,11 @@ class Broker:
             produce_templates=ProduceTemplates(),
             is_alone=self.is_alone,
             peer_monitor=monitor,
-            client_configs=self.client_configs,
             scram_users=self._credentials.users,
             check_security=self.securities.check,
             read_stores_again=self.securities.read_again,
             tokens=self._credentials.tokens,
+            quotas=self.client_configs.quotas,
             acls=acl_store(settings.broker, self.tree, self.clock, self.chance),
         )
         self.requests = Requests(self.services, self.clock.monotonic_s)

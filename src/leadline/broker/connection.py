@@ -12,15 +12,18 @@ connection either while its request is under way. The reply then goes nowhere.
 TLS is a `Socket` over the accepted one (`tls_socket`): the connection does not notice. Until the peer is known, `serve`
 is that of its login (`authentication`): all frames go through it.
 
-Where more attaches: a quota that mutes a connection is one more reason in `_is_blocked`, and a timer calls `_go_on`.
+A request above a quota mutes its connection: the reply leaves at once, and nothing more is read or served until the
+time is over. The muted time does not count as idle.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadline.api.context import ClientConnection
+from leadline.api.request_meter import NetworkMeter
 from leadline.broker.connection_state import RECEIVE_MAY_FOLLOW, CloseConnection, ReceiveState, SendState
 from leadline.broker.frame_memory import FrameMemory
 from leadline.broker.frame_reader import SIZE_BYTES, FrameReader
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
     from leadline.broker.net import Net
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 LARGE_BYTES = 64 * 1024  # frames of this size or more are received and served in steps
 MAX_READS = 4  # of a large frame in one turn of the loop, while no small requests come
@@ -62,6 +67,8 @@ class Connection:
         self._replies = ReplyQueue()
         self._sender = Sender(sock, net.scheduler, net.now, net.readahead.request)
         self._recv_into = sock.recv_into
+        self._unmuting: asyncio.TimerHandle | None = None  # set while it is muted
+        self.network_meter: NetworkMeter | None = None  # of the client that requests come from, if there are quotas
 
     def __repr__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -92,6 +99,23 @@ class Connection:
             self._reader.use(self.net.memory)
             self.net.logged_in(self)
 
+    def mute(self, throttle_ms: int) -> None:
+        """Serve no further request for so long."""
+        if self.receive_state is _CLOSED:
+            return
+        ends_s = asyncio.get_running_loop().time() + throttle_ms / 1000
+        if self._unmuting is not None:
+            ends_s = max(ends_s, self._unmuting.when())
+            self._unmuting.cancel()
+        self._unmuting = asyncio.get_running_loop().call_at(ends_s, self._unmute)
+        if self.receive_state is _READING:
+            self._enter(_BLOCKED)
+
+    def _unmute(self) -> None:
+        self._unmuting = None
+        self.last_active = self.net.now()
+        self._go_on()
+
     def send_last(self, reply: Reply) -> None:
         """Send what the peer should still get before the connection is closed, as far as there is room."""
         if self.receive_state is not _CLOSED:
@@ -105,6 +129,8 @@ class Connection:
         log.log(logging.DEBUG if quiet else logging.WARNING, "connection %s closed: %s", self, why)
         self.sock.on_readable(None)
         self.sock.on_writable(None)
+        if self._unmuting is not None:
+            self._unmuting.cancel()
         self._replies.cancel()
         self._memory.stop_waiting(self._fed)
         self._reader.release()
@@ -160,7 +186,7 @@ class Connection:
     def _read_more(self) -> bool:
         """False if the peer has closed the connection."""
         with self._reader.room() as room:
-            count = self._recv_into(room)
+            count = self._timed(partial(self._recv_into, room))
         if not count:
             self.close("the peer closed it", quiet=True)
             return False
@@ -267,7 +293,10 @@ class Connection:
         sender = self._sender
         if sender.state is _READY:
             try:
-                sender.flush()
+                if self.network_meter is None:
+                    sender.flush()
+                else:
+                    self._timed(sender.flush)
             except OSError as error:
                 self.close(f"it broke: {error}", quiet=True)
                 return
@@ -280,12 +309,23 @@ class Connection:
         if before is SendState.CLOSED:
             return
         try:
-            send()
+            self._timed(send)
         except OSError as error:
             self.close(f"it broke: {error}", quiet=True)
             return
         self._await_sender(before)
         self._go_on()
+
+    def _timed(self, work: Callable[[], T]) -> T:
+        """Work on the socket, which counts towards the quota of the client."""
+        meter = self.network_meter
+        if meter is None:
+            return work()
+        began_s = self.net.now()
+        try:
+            return work()
+        finally:
+            meter.record(self.net.now() - began_s)
 
     def _await_sender(self, before: SendState) -> None:
         """See to what the sender waits for by now."""
@@ -323,7 +363,7 @@ class Connection:
     def _is_blocked(self) -> bool:
         replies = self._replies
         is_waiting = replies.blocking is not None or len(replies.queue) >= MAX_QUEUED
-        return is_waiting or self._sender.state is not _READY
+        return is_waiting or self._unmuting is not None or self._sender.state is not _READY
 
     def _go_on(self) -> None:
         """Serve what was kept and read on, if nothing is in the way any more."""

@@ -8,9 +8,8 @@ A connection receives and sends independently, so it has two states.
 It receives only while READING. It leaves READING when a request or its reply is in the way, and comes back when that is
 over. CLOSED is final for both.
 
-Two states are foreseen. Authentication is a state before READING: `Connection.serve` is then the authenticator's, and
-READING follows when it hands over to the requests. A quota mutes a connection for a time: MUTED is like BLOCKED, but a
-timer ends it.
+Authentication is not a state: until the peer is known, `Connection.serve` is the authenticator's. Neither is a quota: a
+connection that is muted is BLOCKED, and a timer ends it.
 
 Pure: states and a table.
 """
@@ -23,7 +22,7 @@ class ReceiveState(Enum):
 
     READING = auto()  # for bytes of the next request
     SCHEDULED = auto()  # for its next step: a large request, or many that arrived together, give way to small ones
-    BLOCKED = auto()  # for a reply that must be computed, or leave, before the next request is served
+    BLOCKED = auto()  # for a reply that must be computed, or leave, or for the end of a throttle time
     STARVED = auto()  # for memory: requests of others hold all of queued.max.request.bytes
     CLOSED = auto()
 

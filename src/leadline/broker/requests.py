@@ -1,7 +1,7 @@
 """From a frame to its reply: look the request up in THE TABLE, serve it, and put the response into a frame.
 
 A frame that is no request, or that fails without a response, closes its connection with a message; nothing else
-happens.
+happens. Once quotas are in force, each request has a meter, whether a fast path serves it or its handler.
 """
 
 import gc
@@ -12,26 +12,31 @@ from functools import partial
 
 from leadline.api import TABLE, Answer, Entry, Reply, Serve
 from leadline.api.context import Context, Services
+from leadline.api.request_meter import NetworkMeter, RequestMeter, TimedAnswer
 from leadline.broker.connection import LARGE_BYTES, Connection
 from leadline.broker.connection_state import CloseConnection
 from leadline.broker.reply_queue import PendingReply, unchanged
 from leadline.errors import WireError
 from leadline.runtime.ports import SystemTime
+from leadline.security.throttling import QuotaClient
 from leadline.wire.apis import API_VERSIONS, APIS, unsupported_api_versions
 from leadline.wire.classes import Message
-from leadline.wire.frames import FRONT, RequestHead, response_frame, rest_of_head, short_header
+from leadline.wire.frames import FRONT, RequestHead, client_id_of, response_frame, rest_of_head, short_header
 from leadline.wire.primitives import MalformedRequest
+from leadline.wire.throttle_time import with_throttle_time
 
 log = logging.getLogger(__name__)
 
 SLOW_SECONDS = 0.05
+FETCH = 1
 
+_REPLIES = (bytes, list)
 Served = Reply | PendingReply | Awaitable[Reply | None] | None
 
 
 class Requests:
     def __init__(self, services: Services, monotonic_s: Callable[[], float] = SystemTime.monotonic_s) -> None:
-        self.services, self._monotonic_s = services, monotonic_s
+        self.services, self._quotas, self._monotonic_s = services, services.quotas, monotonic_s
         self.served = 0
         self.slowest_turn = 0.0  # the longest time that one request has held the loop, in seconds
 
@@ -44,14 +49,18 @@ class Requests:
             entry = TABLE.get(key)
             if entry is None:
                 return _unsupported(key, version, correlation_id)
-            fast = entry.fast
-            served: Served = None
+            fast, reply = entry.fast, None
             if fast is not None:
-                served = fast(frame, version, correlation_id, connection.client, self.services)
-            if served is None:
-                served = self._handle(entry, rest_of_head(frame, key, version, correlation_id), connection, frame)
-            elif isinstance(served, Future):
-                served = PendingReply(served, unchanged, not entry.pipelined)
+                reply = fast(frame, version, correlation_id, connection.client, self.services)
+            served: Served = reply
+            if reply is None:
+                head = rest_of_head(frame, key, version, correlation_id)
+                served = self._handle(entry, head, connection, frame, started)
+            elif self._quotas.are_enabled and key != FETCH:  # a fetch on the fast path is a follower's, and exempt
+                meter = self._meter(key, client_id_of(frame), connection, frame, started)
+                served = _metered(reply, meter, entry, version)
+            elif isinstance(reply, Future):
+                served = PendingReply(reply, unchanged, not entry.pipelined)
         except MalformedRequest as error:
             raise CloseConnection(f"malformed request: {error}") from None
         except WireError as error:
@@ -62,18 +71,31 @@ class Requests:
             self._note(seconds, entry.name, version, connection)
         return served
 
-    def _handle(self, entry: Entry, head: RequestHead, connection: Connection, frame: memoryview) -> Served:
+    def _handle(
+        self, entry: Entry, head: RequestHead, connection: Connection, frame: memoryview, started_s: float
+    ) -> Served:
         if not head.is_supported:
             return _unsupported(head.api_key, head.version, head.correlation_id)
-        ctx = Context(self.services, head.version, head.client_id, connection.client, entry.authorization)
+        meter = None
+        if self._quotas.are_enabled:
+            meter = self._meter(head.api_key, head.client_id, connection, frame, started_s)
+        ctx = Context(self.services, head.version, head.client_id, connection.client, entry.authorization, meter)
         answer = serve_without_collections(entry.serve, frame, head.body_at, ctx)
-        if answer is None:
-            return None
-        if isinstance(answer, Message):
-            return response_frame(answer, head.version, head.correlation_id)
+        if answer is None or isinstance(answer, Message):
+            return _framed(head, meter, answer)
+        if meter is not None:
+            meter.pause()
         if isinstance(answer, Future):
-            return PendingReply(answer, partial(_framed, head), not entry.pipelined)
-        return _framed_later(head, answer)
+            return PendingReply(answer, partial(_framed, head, meter), _blocks(entry, meter))
+        return _framed_later(head, meter, answer)
+
+    def _meter(
+        self, key: int, client_id: str | None, connection: Connection, frame: memoryview, started_s: float
+    ) -> RequestMeter:
+        client, clock = QuotaClient(connection.client.principal.name, client_id), self.services.clock
+        if connection.network_meter is None or connection.network_meter.client != client:
+            connection.network_meter = NetworkMeter(self._quotas, clock, client)
+        return RequestMeter(self._quotas, clock, client, key, len(frame), started_s, connection.mute)
 
     def _note(self, seconds: float, name: str, version: int, connection: Connection) -> None:
         self.slowest_turn = max(self.slowest_turn, seconds)
@@ -100,15 +122,43 @@ def _unsupported(key: int, version: int, correlation_id: int) -> Reply:
     raise CloseConnection(f"{name} v{version} is not supported")
 
 
-def _framed(head: RequestHead, message: Message | None) -> Reply | None:
+def _framed(head: RequestHead, meter: RequestMeter | None, message: Message | None) -> Reply | None:
+    if meter is not None:
+        meter.finish(message)
     return None if message is None else response_frame(message, head.version, head.correlation_id)
 
 
-async def _framed_later(head: RequestHead, answer: Awaitable[Message | None]) -> Reply | None:
+async def _framed_later(
+    head: RequestHead, meter: RequestMeter | None, answer: Awaitable[Message | None]
+) -> Reply | None:
     try:
-        return _framed(head, await answer)
+        return _framed(head, meter, await (answer if meter is None else TimedAnswer(answer, meter)))
     except WireError as error:
         raise _failed(error) from None
+
+
+def _metered(served: Reply | Awaitable[Reply], meter: RequestMeter, entry: Entry, version: int) -> Served:
+    """What a fast path has served."""
+    if isinstance(served, _REPLIES):
+        return _throttled(meter, entry.key, version, served)
+    meter.pause()
+    if isinstance(served, Future):
+        return PendingReply(served, partial(_throttled, meter, entry.key, version), _blocks(entry, meter))
+    return _throttled_later(meter, entry.key, version, served)
+
+
+def _throttled(meter: RequestMeter, key: int, version: int, reply: Reply) -> Reply:
+    throttle_ms = meter.finish_encoded()
+    return with_throttle_time(reply, key, version, throttle_ms) if throttle_ms else reply
+
+
+async def _throttled_later(meter: RequestMeter, key: int, version: int, reply: Awaitable[Reply]) -> Reply:
+    return _throttled(meter, key, version, await TimedAnswer(reply, meter))
+
+
+def _blocks(entry: Entry, meter: RequestMeter | None) -> bool:
+    """Whether the next request waits for the response to this one, which may mute the connection."""
+    return not entry.pipelined or (meter is not None and meter.is_limited)
 
 
 def _failed(error: WireError) -> CloseConnection:

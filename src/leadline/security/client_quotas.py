@@ -148,9 +148,9 @@ class ClientQuotas:
         return measure
 
     def mutation_quota(
-        self, user: str, client_id: str | None, api_key: int, version: int, now_ms: int
+        self, user: str, client_id: str | None, api_key: int | None, version: int, now_ms: int
     ) -> MutationQuota:
-        """For one request."""
+        """For one request. None instead of its api key: one that creates something on the way."""
         measure = self.measure(QuotaKind.CONTROLLER_MUTATION_RATE, user, client_id, now_ms)
         strict = is_strict(api_key, version)
         if measure is None:

@@ -100,6 +100,15 @@ def connection_rate_in(path: str, config: Mapping[str, str]) -> int | None:
     return int(_number(path, CONNECTION_CREATION_RATE, config[CONNECTION_CREATION_RATE]))
 
 
+def quota_values_in(entity: ConfigEntity, config: Mapping[str, str]) -> dict[str, float]:
+    """All quotas among the settings of an entity, by key."""
+    return {key: _number(node_path(entity), key, config[key]) for key in _keys_of(entity) if key in config}
+
+
+def _keys_of(entity: ConfigEntity) -> tuple[str, ...]:
+    return (CONNECTION_CREATION_RATE,) if isinstance(entity, IpEntity) else tuple(KINDS)
+
+
 def _number(path: str, name: str, text: str) -> float:
     try:
         value = read(TYPES[name], text)
@@ -119,8 +128,7 @@ def altered(entity: ConfigEntity, config: Mapping[str, str], changes: Iterable[Q
 
     A negative number is refused where a whole one is needed, as in Kafka, if in odd words.
     """
-    names = (CONNECTION_CREATION_RATE,) if isinstance(entity, IpEntity) else tuple(KINDS)
-    after = dict(config)
+    names, after = _keys_of(entity), dict(config)
     for key, value in changes:
         if value is None:
             after.pop(key, None)

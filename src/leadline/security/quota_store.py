@@ -6,12 +6,14 @@ This broker follows the change when the call returns, others when they see the n
 Whoever needs more of these nodes than their quotas, such as SCRAM credentials, adds itself to `on_change`.
 
     a node that cannot be read is logged, and the quotas that were in force stay
+    an address may be the name of a host, which is looked up when its quota takes force, as in Kafka
 """
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
+from ipaddress import ip_address
 
 from leadline.coordination import znodes
 from leadline.coordination.change_notifications import ChangeNotifications
@@ -33,6 +35,7 @@ from leadline.coordination.tree import (
     parent_of,
 )
 from leadline.errors import NotController, UnknownServerError
+from leadline.runtime.network import addresses_of
 from leadline.runtime.ports import Time
 from leadline.security.client_quotas import DEFAULT, ClientQuotas, QuotaEntity
 from leadline.security.connection_rates import UNLIMITED, ConnectionRates
@@ -78,7 +81,7 @@ class QuotaStore:
         """All that the tree has, and all that is in force: the one may lack what the other has."""
         stored = set[ConfigEntity]()
         async for entity, config in self.entities():
-            self._hold(entity, config)
+            await self._hold(entity, config)
             stored.add(entity)
         for entity in self._in_force - stored:
             await self._read(entity)
@@ -97,7 +100,7 @@ class QuotaStore:
             try:
                 for _ in range(MOST_TRIES):
                     with suppress(BadVersion, NodeExists, NoNode, NotEmpty):  # another was quicker: again
-                        self._hold(entity, await self._write(entity, change))
+                        await self._hold(entity, await self._write(entity, change))
                         return
             except (TreeError, MalformedNode) as error:
                 raise UnknownServerError(f"failed to change {entity_path(entity)}: {error}") from error
@@ -181,11 +184,11 @@ class QuotaStore:
         except MalformedNode as error:
             log.error("passed over, what was in force stays so: %s", error)
         else:
-            self._hold(entity, config)
+            await self._hold(entity, config)
 
     # What is in force
 
-    def _hold(self, entity: ConfigEntity, config: Config) -> None:
+    async def _hold(self, entity: ConfigEntity, config: Config) -> None:
         if config:
             self._in_force.add(entity)
         else:
@@ -196,17 +199,33 @@ class QuotaStore:
             if isinstance(entity, QuotaEntity):
                 self.quotas.put(entity, client_quotas_in(node_path(entity), config))
             else:
-                self._hold_rate(entity, connection_rate_in(node_path(entity), config))
+                await self._hold_rate(entity, connection_rate_in(node_path(entity), config))
         except MalformedNode as error:
             log.error("passed over, what was in force stays so: %s", error)
 
-    def _hold_rate(self, entity: IpEntity, rate: int | None) -> None:
+    async def _hold_rate(self, entity: IpEntity, rate: int | None) -> None:
         if entity.ip is DEFAULT:
             self.connection_rates.default_address_limit = UNLIMITED if rate is None else rate
+            return
+        address = await address_of(entity.ip)
+        if address is None:
+            log.error("the quota of address %s has no effect: there is no such host", entity.ip)
         elif rate is None:
-            self.connection_rates.address_limits.pop(host_address(entity.ip), None)
+            self.connection_rates.address_limits.pop(address, None)
         else:
-            self.connection_rates.address_limits[host_address(entity.ip)] = rate
+            self.connection_rates.address_limits[address] = rate
+
+
+async def address_of(host: str) -> str | None:
+    """The address of a host, as Java prints it. None: there is no such host."""
+    try:
+        ip_address(host.partition("%")[0])
+    except ValueError:
+        try:
+            host = (await asyncio.to_thread(addresses_of, host))[0]
+        except OSError:
+            return None
+    return host_address(host)
 
 
 def _decoded(entity: ConfigEntity, node: Node | None) -> Config:

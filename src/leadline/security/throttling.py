@@ -17,6 +17,7 @@ from typing import NamedTuple
 from leadline.security.client_quotas import ClientQuotas, QuotaKind
 from leadline.security.rates import INT_MAX
 
+PRODUCE = 0  # its api key
 NANOS_TO_PERCENTAGE_PER_SECOND = 100.0 / 1_000_000_000
 
 # Requests among brokers, to which no quota for the time of handlers applies: LeaderAndIsr, StopReplica, UpdateMetadata,
@@ -67,6 +68,14 @@ def record_network_time(quotas: ClientQuotas, client: QuotaClient, network_ns: i
     """After the response has left: it counts, and the next request is throttled for it."""
     percentage = network_ns * NANOS_TO_PERCENTAGE_PER_SECOND
     _record(quotas, QuotaKind.REQUEST_PERCENTAGE, client, percentage, now_ms)
+
+
+def is_limited(quotas: ClientQuotas, client: QuotaClient, now_ms: int) -> bool:
+    """Whether a client that produces can be throttled at all."""
+    measures = (
+        quotas.measure(kind, *client, now_ms) for kind in (QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.REQUEST_PERCENTAGE)
+    )
+    return any(measure is not None and measure.bound is not None for measure in measures)
 
 
 def fetch_limits(quotas: ClientQuotas, client: QuotaClient, requested: FetchLimits, now_ms: int) -> FetchLimits:

@@ -80,5 +80,5 @@ class MutationQuota:
             self._throttle_ms, self._at_ms = throttle_ms, now_ms
 
 
-def is_strict(api_key: int, version: int) -> bool:
+def is_strict(api_key: int | None, version: int) -> bool:
     return api_key in STRICT_SINCE and version >= STRICT_SINCE[api_key]

@@ -63,6 +63,11 @@ def rest_of_head(frame: Buffer, key: int, version: int, correlation_id: int) -> 
     return RequestHead(key, version, correlation_id, client_id, api, body_at)
 
 
+def client_id_of(frame: Buffer) -> str | None:
+    """Of a request whose header has one, so of any but ControlledShutdown v0."""
+    return _client_id(frame)[0]
+
+
 def _client_id(frame: Buffer) -> tuple[str | None, int]:
     """Read by hand: the decoder of a message without records would copy the whole frame, records and all."""
     at = FRONT.size + _CLIENT_ID.size
