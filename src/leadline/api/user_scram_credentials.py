@@ -94,7 +94,6 @@ async def alter_user_scram_credentials(
     if refusal is not None:
         return AlterUserScramCredentialsResponse(results=[_failed(user, refusal) for user in entries])
     store = ctx.services.client_configs
-    assert store is not None, "a broker that serves requests has it"
     failures = _failures(request, ctx.services.scram_users)
     results = [_failed(user, error) for user, error in failures.items()]
     for user in [user for user in entries if user not in failures]:
