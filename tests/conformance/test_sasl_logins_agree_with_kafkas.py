@@ -352,7 +352,7 @@ def scram(
     client = ScramClient(mechanism, name, Secret.of(password), "clientnonce", by_token)
     tamper, challenge = first, b""
     yield handshake(mechanism.mechanism_name, min(version + 1, 1))
-    while message := tamper(client.evaluate(challenge)):
+    while message := tamper(client.answer(challenge)):
         answer = yield bare(message) if version < 0 else token(message, version)
         if isinstance(answer, SaslAuthenticateResponse) and answer.error_code == 0:
             challenge = bytes(answer.auth_bytes)

@@ -367,7 +367,7 @@ def log_in(port: int, id: str, hmac: bytes) -> tuple[Connection, m.SaslAuthentic
     connection.ask(m.SaslHandshakeResponse, m.SaslHandshakeRequest(mechanism=mechanism.mechanism_name), 1)
     challenge = b""
     while True:
-        request = m.SaslAuthenticateRequest(auth_bytes=client.evaluate(challenge))
+        request = m.SaslAuthenticateRequest(auth_bytes=client.answer(challenge))
         answer = connection.ask(m.SaslAuthenticateResponse, request, 2)
         if answer.error_code or bytes(answer.auth_bytes).startswith(b"v="):
             return connection, answer

@@ -45,20 +45,20 @@ def login() -> SaslAuthenticator:
 @given(NAMES, NONCES, NONCES)
 def test_every_name_and_every_nonce_log_in_with_the_password(name: str, one: str, other: str) -> None:
     server, client = scram(name, other), ScramClient(SHA_256, name, PASSWORD, one)
-    challenge = server.evaluate(client.evaluate(b""), 0)
+    challenge = server.evaluate(client.answer(b""), 0)
     assert isinstance(challenge, Challenge)
-    outcome = server.evaluate(client.evaluate(challenge.data), 0)
+    outcome = server.evaluate(client.answer(challenge.data), 0)
     assert isinstance(outcome, Authenticated)
     assert outcome.principal == Principal("User", name)
-    assert client.evaluate(outcome.data) == b""
+    assert client.answer(outcome.data) == b""
 
 
 @given(st.integers(0, 200), st.binary(min_size=1, max_size=4))
 def test_a_changed_client_final_never_logs_in(at: int, data: bytes) -> None:
     server, client = scram(), ScramClient(SHA_256, "alice", PASSWORD, "client")
-    challenge = server.evaluate(client.evaluate(b""), 0)
+    challenge = server.evaluate(client.answer(b""), 0)
     assert isinstance(challenge, Challenge)
-    final = client.evaluate(challenge.data)
+    final = client.answer(challenge.data)
     changed = final[:at] + data + final[at + len(data) :]
     assume(changed != final)
     assert isinstance(server.evaluate(changed, 0), Failed)

@@ -40,6 +40,7 @@ from tests.conformance.kafka import jars
 from tests.conformance.kafka.broker import _free_port
 from tests.support.broker import RunningBroker
 from tests.support.network import Network, network
+from tests.support.secured import ClusterSecurity
 from tests.support.waiting import until
 
 ROUNDS = int(os.environ.get("LEADLINE_ROUNDS", "1"))  # how often each sequence of steps runs
@@ -63,16 +64,26 @@ SETTINGS = {
 
 
 class Cluster:
-    def __init__(self, path: Path, brokers: int, net: Network | None, settings: Mapping[str, str]) -> None:
-        self.path, self.net, self.topic, self._it = path, net, "", 0
+    def __init__(
+        self,
+        path: Path,
+        brokers: int,
+        net: Network | None,
+        settings: Mapping[str, str],
+        security: ClusterSecurity | None = None,
+    ) -> None:
+        self.path, self.net, self.topic, self._it, self.security = path, net, "", 0, security
         self._epoch_before = 0  # of the topic's first partition, when a broker was last paused or isolated
         self._zookeeper_port = _free_port()
         self.zookeeper = self._start_zookeeper()
+        if security is not None:
+            security.create_users(f"127.0.0.1:{self._zookeeper_port}")
         with ThreadPoolExecutor(brokers) as at_once:
             started = at_once.map(lambda id: self._new_broker(id, settings), range(1, brokers + 1))
             self.brokers = dict(enumerate(started, 1))
-        self.bootstrap = ",".join(f"127.0.0.1:{broker.port}" for broker in self.brokers.values())
-        self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        self.bootstrap = ",".join(f"127.0.0.1:{_client_port(broker)}" for broker in self.brokers.values())
+        self.client = {"bootstrap.servers": self.bootstrap, **({} if security is None else security.client())}
+        self.admin = AdminClient(self.client | {"log_level": 0})
 
     def _start_zookeeper(self) -> ZooKeeperServer:
         return ZooKeeperServer.start(self.path / "zookeeper", self._zookeeper_port, f"{jars.libs()}/*")
@@ -89,6 +100,8 @@ class Cluster:
                 "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BROKERS:PLAINTEXT",
                 "inter.broker.listener.name": "BROKERS",
             }
+        if self.security is not None:
+            own |= self.security.settings(port, _free_port())
         own["zookeeper.connect"] = f"127.0.0.1:{connect}"
         return RunningBroker(self.path / f"broker{id}", {**SETTINGS, **own, **settings})
 
@@ -104,7 +117,7 @@ class Cluster:
 
         A controller that has just been elected may not have heard of all brokers yet.
         """
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        admin = AdminClient(self.client | {"log_level": 0})
         try:
             admin.create_topics([new])[new.topic].result(PATIENCE_S)
         except KafkaException as error:
@@ -253,6 +266,12 @@ class Cluster:
         until(lambda: self._epoch_elsewhere() > self._epoch_before, lambda: f"broker {self._it} is not missed")
 
 
+def _client_port(broker: RunningBroker) -> int:
+    """Of the listener that clients use: the last one that is secured, if there is one."""
+    last = broker.settings["listeners"].rpartition(":")[2]
+    return int(last) if "SECURE" in broker.settings["listeners"] else broker.port
+
+
 VERBS: dict[str, Callable[..., None]] = {
     "kill": Cluster._kill,
     "start": Cluster._start,
@@ -269,11 +288,13 @@ VERBS: dict[str, Callable[..., None]] = {
 
 
 @contextmanager
-def cluster(path: Path, brokers: int = 3, *, proxied: bool = False, **settings: object) -> Iterator[Cluster]:
+def cluster(
+    path: Path, brokers: int = 3, *, proxied: bool = False, security: ClusterSecurity | None = None, **settings: object
+) -> Iterator[Cluster]:
     """`proxied`: with a network that can be cut. Settings with underscores for dots."""
     kafka_settings = {name.replace("_", "."): str(value) for name, value in settings.items()}
     with network() if proxied else nullcontext() as net:
-        started = Cluster(path, brokers, net, kafka_settings)
+        started = Cluster(path, brokers, net, kafka_settings, security)
         try:
             yield started
         finally:

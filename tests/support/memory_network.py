@@ -4,6 +4,7 @@ It stands behind the same port as the real one, so that a whole broker, and thos
 """
 
 import asyncio
+import ssl
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -210,7 +211,8 @@ class MemoryNetwork:
         self.listening[port] = MemoryListeningSocket(self, (host, port))
         return self.listening[port]
 
-    async def connect(self, protocol: Callable[[], P], host: str, port: int) -> P:
+    async def connect(self, protocol: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None = None) -> P:
+        assert tls is None, "this network has no TLS for those who connect"
         await asyncio.sleep(0)
         if port not in self.listening:
             raise ConnectionRefusedError(111, "nobody listens in memory")

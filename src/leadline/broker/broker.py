@@ -206,7 +206,7 @@ class Broker:
     def _build(self, identity: Identity) -> None:
         """Nothing runs yet. The order is that of the imports: what a part uses is built before it."""
         settings = self.settings
-        brokers = InterBroker(settings, identity.broker, self.ports.network)
+        brokers = InterBroker(settings, identity.broker, self.ports.network, self.securities.between_brokers)
         me = BrokerInfo(identity.broker, self.advertised, settings.broker.broker_rack)
         self.metadata = MetadataCache(me, identity.cluster_id)
         rates = ConnectionRates(self.addresses, settings.listeners.inter_broker.name)

@@ -1,14 +1,16 @@
 """How the parts of a broker reach other brokers: the controller's requests, fetches, and requests to the controller.
 
-A broker that is the controller itself serves its own requests without a connection.
+All connections to other brokers are made here, and are protected as the inter-broker listener is. A broker that is the
+controller itself serves its own requests without a connection.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from leadline.api.authorization import OWN_REQUEST
 from leadline.api.context import ClientConnection, Context, Services
 from leadline.api.inter_broker import LoopbackPeer, alter_partition, controlled_shutdown
 from leadline.cluster.broker_client import BrokerClient, LeaderClient, TcpBrokerClient
+from leadline.cluster.broker_login import PeerSecurity
 from leadline.cluster.metadata_cache import Endpoint
 from leadline.config.live_settings import LiveSettings
 from leadline.controller.state import RegisteredBroker as Registered
@@ -27,15 +29,19 @@ class InterBroker:
 
     services: Services
 
-    def __init__(self, settings: LiveSettings, me: BrokerId, network: Network) -> None:
-        self._settings, self._me, self._network = settings, me, network
+    def __init__(
+        self, settings: LiveSettings, me: BrokerId, network: Network, securities: Mapping[str, PeerSecurity]
+    ) -> None:
+        """`securities`: of protected listeners, by name."""
+        self._settings, self._me, self._network, self._securities = settings, me, network, securities
 
     def channel(self, endpoint: Endpoint, lost: Callable[[], None] = lambda: None) -> TcpBrokerClient:
         """A connection to an endpoint; `lost` is called when it breaks."""
         config = self._settings.broker
         setup_ms = config.socket_connection_setup_timeout_ms, config.socket_connection_setup_timeout_max_ms
         setup_s = setup_ms[0] / 1000, setup_ms[1] / 1000
-        return TcpBrokerClient(*endpoint, str(self._me), lost, setup_s, self._network)
+        security = self._securities.get(self._settings.listeners.inter_broker.name)
+        return TcpBrokerClient(*endpoint, str(self._me), lost, setup_s, self._network, security)
 
     def source(self, id: BrokerId) -> LeaderClient:
         """A leader to fetch from. PeerLost if the metadata do not name it, or it is silent."""

@@ -14,6 +14,8 @@ from functools import partial
 
 from leadline.api import api_versions_response
 from leadline.broker.authentication import ListenerSecurity
+from leadline.broker.own_login import NewLogin, own_login
+from leadline.cluster.broker_login import PeerSecurity
 from leadline.config.alter import NotApplicable
 from leadline.config.broker import BrokerSettings
 from leadline.config.listeners import Listener, SecurityProtocol
@@ -42,6 +44,7 @@ log = logging.getLogger(__name__)
 MAX_REAUTH_MS = "connections.max.reauth.ms"
 MECHANISMS = (PLAIN, *SCRAM_MECHANISMS)
 NO_KEY = Secret(b"")
+LOGIN_SHARE = 0.6, 0.8  # of its lifetime, after which this broker repeats a login; a request may wait in a queue then
 
 NewExchange = Callable[[], SaslExchange]
 
@@ -63,15 +66,29 @@ class Credentials:
 
 
 class ListenerSecurities:
-    """`by_listener` has the listeners that are not PLAINTEXT, by their names."""
+    """`by_listener` has the listeners that are not PLAINTEXT, by their names.
+
+    `between_brokers` says how this broker reaches the same listeners of others, for those on which brokers do.
+    """
 
     def __init__(self, settings: BrokerSettings, credentials: Credentials, read: ReadFile) -> None:
         """Raises InvalidSetting."""
-        _check_inter_broker(settings)
         self._credentials, self._read = credentials, read
         listeners = [it for it in settings.listeners.bound if it.protocol is not SecurityProtocol.PLAINTEXT]
-        self._tls = {it.name: _load_tls(it, settings, read) for it in listeners if it.protocol.tls}
+        self._inter_broker = settings.listeners.inter_broker.name
+        self._tls = {it.name: self._load_tls(it, settings) for it in listeners if it.protocol.tls}
         self.by_listener = {it.name: self._security(it, settings) for it in listeners}
+        self.between_brokers = {it.name: self._peer_security(it, settings) for it in _used_by_brokers(settings)}
+
+    def _load_tls(self, listener: Listener, settings: BrokerSettings) -> ListenerTls:
+        is_inter_broker = listener.name == self._inter_broker
+        try:
+            tls = ListenerTls.load(_tls_settings(listener, settings), self._read, inter_broker=is_inter_broker)
+        except InvalidSetting as error:
+            raise InvalidSetting(f"listener {listener.name}: {error}") from None
+        for note in tls.notes:
+            log.warning("listener %s: %s", listener.name, note)
+        return tls
 
     def _security(self, listener: Listener, settings: BrokerSettings) -> ListenerSecurity:
         config = settings.of_listener(listener.name)
@@ -83,6 +100,15 @@ class ListenerSecurities:
             sasl=_sasl(listener, config, settings, self._credentials) if listener.protocol.sasl else None,
             failure_delay_s=settings.broker.connection_failed_authentication_delay_ms / 1000,
             max_receive_bytes=config.sasl_server_max_receive_size,
+        )
+
+    def _peer_security(self, listener: Listener, settings: BrokerSettings) -> PeerSecurity:
+        chance, tls = self._credentials.chance, self._tls.get(listener.name)
+        return PeerSecurity(
+            listener=listener.name,
+            tls=None if tls is None else tls.client_context,
+            new_login=_new_login(listener.name, settings, chance) if listener.protocol.sasl else None,
+            login_share=partial(chance.uniform, *LOGIN_SHARE),
         )
 
     def check(self, settings: BrokerSettings) -> None:
@@ -100,10 +126,11 @@ class ListenerSecurities:
         """The stores of listeners for which these settings name others than now. Raises InvalidSetting."""
         named = {name: _tls_settings(settings.listeners.named(name), settings) for name in self._tls}
         return {
-            name: tls.reloaded(named[name], self._read)
-            for name, tls in self._tls.items()
-            if tls.settings != named[name]
+            name: self._reloaded(name, named[name]) for name, tls in self._tls.items() if tls.settings != named[name]
         }
+
+    def _reloaded(self, name: str, settings: TlsSettings) -> ListenerTls:
+        return self._tls[name].reloaded(settings, self._read, inter_broker=name == self._inter_broker)
 
     def read_again(self) -> None:
         """Reads all files again, since certificates are renewed in place. Raises NotApplicable; nothing changes then.
@@ -112,7 +139,7 @@ class ListenerSecurities:
         """
         present = {name: tls for name, tls in self._tls.items() if all(map(self._is_there, tls.settings.locations))}
         try:
-            self.use({name: tls.reloaded(tls.settings, self._read) for name, tls in present.items()})
+            self.use({name: self._reloaded(name, tls.settings) for name, tls in present.items()})
         except InvalidSetting as error:
             raise NotApplicable(str(error)) from None
 
@@ -130,28 +157,18 @@ class ListenerSecurities:
         self._tls |= stores
         for name, tls in stores.items():
             self.by_listener[name].tls = tls.server_context
+            if name in self.between_brokers:
+                self.between_brokers[name].tls = tls.client_context
 
 
-def _check_inter_broker(settings: BrokerSettings) -> None:
+def _used_by_brokers(settings: BrokerSettings) -> list[Listener]:
+    """The protected listeners on which brokers of a cluster reach each other."""
     inter_broker = settings.listeners.inter_broker
-    if settings.broker.zookeeper_connect and inter_broker.protocol is not SecurityProtocol.PLAINTEXT:
-        raise InvalidSetting(
-            f"listeners={inter_broker}: not supported: brokers of a cluster reach each other over PLAINTEXT only; name "
-            "another listener with inter.broker.listener.name"
-        )
+    is_used = settings.broker.zookeeper_connect and inter_broker.protocol is not SecurityProtocol.PLAINTEXT
+    return [inter_broker] if is_used else []
 
 
 # TLS
-
-
-def _load_tls(listener: Listener, settings: BrokerSettings, read: ReadFile) -> ListenerTls:
-    try:
-        tls = ListenerTls.load(_tls_settings(listener, settings), read)
-    except InvalidSetting as error:
-        raise InvalidSetting(f"listener {listener.name}: {error}") from None
-    for note in tls.notes:
-        log.warning("listener %s: %s", listener.name, note)
-    return tls
 
 
 def _tls_settings(listener: Listener, settings: BrokerSettings) -> TlsSettings:
@@ -219,8 +236,7 @@ def _sasl(
 
 def login_module(listener: str, mechanism: str, own: Mapping[str, str]) -> LoginModule | None:
     """Of a mechanism on a listener. None: it has none, which only SCRAM can do without."""
-    name = f"{mechanism.lower()}.{JAAS}"
-    setting = f"listener.name.{listener.lower()}.{name}"
+    name, setting = f"{mechanism.lower()}.{JAAS}", jaas_setting(listener, mechanism)
     if name not in own:
         if mechanism in SCRAM_MECHANISMS:
             return None
@@ -228,6 +244,17 @@ def login_module(listener: str, mechanism: str, own: Mapping[str, str]) -> Login
     module = parse_jaas_line(setting, Secret.of(own[name]))
     check_mechanism(setting, mechanism, module)
     return module
+
+
+def jaas_setting(listener: str, mechanism: str) -> str:
+    return f"listener.name.{listener.lower()}.{mechanism.lower()}.{JAAS}"
+
+
+def _new_login(listener: str, settings: BrokerSettings, chance: Chance) -> NewLogin:
+    """Of this broker, to the same listener of another one."""
+    mechanism = settings.broker.sasl_mechanism_inter_broker_protocol
+    module = login_module(listener, mechanism, settings.own_of_listener(listener))
+    return own_login(jaas_setting(listener, mechanism), mechanism, module, chance)
 
 
 def _new_exchange(mechanism: str, module: LoginModule | None, credentials: Credentials) -> NewExchange:

@@ -3,30 +3,40 @@
 Answers come in the order of the requests, as Kafka guarantees. A client connects at its first request, and again after
 the connection broke. When a connection breaks, its waiting requests fail: they may have taken effect or not.
 
+A connection to a protected listener begins with TLS, a login, or both (`broker_login.py`). While a login is repeated,
+requests wait: they are sent when it is complete.
+
     PeerGone    the peer refuses connections: its process has ended
     PeerLost    the connection broke, or no answer came in time
 """
 
 import asyncio
+import ssl
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from struct import Struct
 from typing import Protocol, TypeVar
 
+from leadline.cluster.broker_login import BrokerLogin, PeerSecurity
 from leadline.cluster.failure_detector import ProbeOutcome
 from leadline.model import Buffer
 from leadline.runtime.network import Network, TcpNetwork
 from leadline.runtime.ports import shortage
+from leadline.security.sasl_client_authenticator import LoginRefused
+from leadline.security.tls import failure_reason
 from leadline.wire.classes import Message
-from leadline.wire.frames import parse_response, request_frame
-from leadline.wire.primitives import BUFFERS, MalformedRequest
+from leadline.wire.frames import parse_response, request_bytes
+from leadline.wire.primitives import MalformedRequest
 
 M = TypeVar("M", bound=Message)
 SIZE_BYTES = 4
 MAX_DOUBLINGS = 10  # of the time limit for connecting
 MAX_ANSWER_BYTES = 256 * 1024 * 1024  # more than any answer between brokers has
+MAX_LOGIN_ANSWER_BYTES = 512 * 1024  # of a peer that is not known yet
+CLOSED = "the peer closed the connection"
 
 EncodeRequest = Callable[[int, str], Buffer]  # from correlation id and client id to the frame of a request
 NextRequest = Callable[
@@ -96,9 +106,10 @@ class TcpBrokerClient:
         lost: Callable[[], None] = lambda: None,
         setup_timeout_s: tuple[float, float] = (10.0, 30.0),
         network: Network | None = None,
+        security: PeerSecurity | None = None,
     ) -> None:
         self.host, self.port, self.client_id, self._lost = host, port, client_id, lost
-        self.network = network or TcpNetwork()
+        self.network, self._security = network or TcpNetwork(), security
         self._setup_timeout_s = setup_timeout_s  # for the first attempt to connect, and for later ones
         self._timed_out = 0  # attempts in a row
         self._connection: _BrokerConnection | None = None
@@ -113,7 +124,7 @@ class TcpBrokerClient:
     async def ask(self, request: Message, kind: type[M], version: int, timeout_s: float, /) -> M:
         connection = await self._connection_within(timeout_s)
         name = type(request).__name__
-        frame = await connection.ask(name, partial(_encoded, request, version), timeout_s)
+        frame = await connection.ask(name, partial(request_bytes, request, version), timeout_s)
         try:
             return parse_response(kind, frame, version)[1]
         except MalformedRequest as error:
@@ -157,15 +168,34 @@ class TcpBrokerClient:
 
     async def _connect(self) -> "_BrokerConnection":
         try:
-            return await self.network.connect(
-                lambda: _BrokerConnection(self, self._ids, self._lost), self.host, self.port
-            )
+            if self._security is None:
+                return await self._open()
+            return await self._log_in(self._security)
         except ConnectionRefusedError as error:
             raise PeerGone(f"nobody listens on {self}: {error.strerror}") from None
         except (OSError, RuntimeError) as error:
             if isinstance(error, RuntimeError) and shortage(error) is None:
                 raise
             raise PeerLost(f"{self} cannot be reached: {shortage(error) or error}") from None
+
+    async def _open(self, tls: ssl.SSLContext | None = None, login: BrokerLogin | None = None) -> "_BrokerConnection":
+        return await self.network.connect(
+            lambda: _BrokerConnection(self, self._ids, self._lost, login), self.host, self.port, tls
+        )
+
+    async def _log_in(self, security: PeerSecurity) -> "_BrokerConnection":
+        login = BrokerLogin(security, repr(self), self._setup_timeout_s[1])
+        try:
+            login.check_backoff()
+            connection = await self._open(security.tls, login)
+            await connection.log_in()
+        except ssl.SSLError as error:
+            raise PeerLost(f"{self}: {login.failed(failure_reason(error))}") from None
+        except LoginRefused as error:
+            raise PeerLost(f"{self}: {error}") from None
+        except ConnectionResetError:
+            raise PeerLost(f"{self}: {login.failed(CLOSED)}") from None
+        return connection
 
     def _break_off(self, why: PeerLost) -> None:
         if self._connection is not None:
@@ -186,7 +216,9 @@ class _BrokerConnection(asyncio.BufferedProtocol):
     larger answer is read directly into its own buffer.
     """
 
-    def __init__(self, client: TcpBrokerClient, ids: Iterator[int], lost: Callable[[], None]) -> None:
+    def __init__(
+        self, client: TcpBrokerClient, ids: Iterator[int], lost: Callable[[], None], login: BrokerLogin | None
+    ) -> None:
         self._name, self._client_id, self._ids, self._lost = repr(client), client.client_id, ids, lost
         self._loop, self._network = asyncio.get_running_loop(), client.network
         self.broken: PeerLost | None = None
@@ -195,18 +227,68 @@ class _BrokerConnection(asyncio.BufferedProtocol):
         self._size = b""  # the size of the next answer, as far as it was received
         self._answer: bytearray | None = None  # partly received; None: the size of the next one comes first
         self._filled = 0
+        self._login = login
+        self._is_logged_in = login is None
+        self._held: list[tuple[_WaitingRequest, EncodeRequest]] | None = None  # requests that wait for a new login
+        self._next_login: asyncio.TimerHandle | asyncio.Task[None] | None = None
+
+    # Logins
+
+    async def log_in(self) -> None:
+        """The first login, or a new one. If it fails, the connection breaks. Raises LoginRefused, PeerLost."""
+        assert self._login is not None
+        try:
+            again_s = await self._login.run(partial(self.ask, is_of_login=True))
+        except BaseException as error:
+            refused = isinstance(error, LoginRefused)
+            self.break_off(PeerLost(f"{self._name}: {error}" if refused else f"a login to {self._name} was broken off"))
+            raise
+        self._is_logged_in = True
+        if again_s is not None:
+            self._next_login = self._loop.call_later(again_s, self._begin_login)
+
+    def _begin_login(self) -> None:
+        if self.broken is None:
+            self._held = []
+            self._next_login = self._loop.create_task(self._log_in_again(), name=f"login to {self._name}")
+
+    async def _log_in_again(self) -> None:
+        with suppress(LoginRefused, PeerLost):  # all that wait have heard of it
+            await self.log_in()
+            held, self._held = self._held or [], None
+            for waiting, encode in held:
+                if waiting.answer.done():  # the caller was cancelled
+                    waiting.timer.cancel()
+                else:
+                    self._send_now(waiting, encode)
+
+    # Requests
 
     async def ask(
-        self, name: str, encode: EncodeRequest, timeout_s: float, next_request: NextRequest | None = None
+        self,
+        name: str,
+        encode: EncodeRequest,
+        timeout_s: float,
+        next_request: NextRequest | None = None,
+        *,
+        is_of_login: bool = False,
     ) -> bytearray:
+        """A request of a login does not wait for one."""
         if self.broken is not None:
             raise self.broken
         waiting = _WaitingRequest(name, self._loop.create_future(), timeout_s, next_request)
-        self._send(waiting, encode)
+        (self._send_now if is_of_login else self._send)(waiting, encode)
         waiting.timer = self._loop.call_at(waiting.deadline_s, self._check_deadline, waiting)
         return await waiting.answer
 
     def _send(self, waiting: _WaitingRequest, encode: EncodeRequest) -> None:
+        if self._held is None:
+            self._send_now(waiting, encode)
+        else:
+            waiting.deadline_s = self._loop.time() + waiting.timeout_s
+            self._held.append((waiting, encode))
+
+    def _send_now(self, waiting: _WaitingRequest, encode: EncodeRequest) -> None:
         assert self._transport is not None
         waiting.correlation_id = correlation_id = next(self._ids)
         frame = encode(correlation_id, self._client_id)
@@ -226,12 +308,14 @@ class _BrokerConnection(asyncio.BufferedProtocol):
         if self.broken is not None:
             return
         self.broken = why
+        if self._next_login is not None and self._next_login is not asyncio.current_task():
+            self._next_login.cancel()
         if self._transport is not None:
             if self._waiting:  # otherwise the kernel still sends them, and they may arrive after the next ones
                 self._network.reset(self._transport)
             else:
                 self._transport.abort()
-        for waiting in self._waiting:
+        for waiting in (*self._waiting, *(waiting for waiting, _ in self._held or ())):
             waiting.timer.cancel()
             if not waiting.answer.done():
                 waiting.answer.set_exception(why)
@@ -262,7 +346,7 @@ class _BrokerConnection(asyncio.BufferedProtocol):
         at, end = 0, len(data)
         while end - at >= SIZE_BYTES and self.broken is None:
             (size,) = _SIZE.unpack_from(data, at)
-            if not SIZE_BYTES <= size <= MAX_ANSWER_BYTES:
+            if not SIZE_BYTES <= size <= (MAX_ANSWER_BYTES if self._is_logged_in else MAX_LOGIN_ANSWER_BYTES):
                 self.break_off(PeerLost(f"{self._name} sent an answer of {size} bytes"))
                 return
             at += SIZE_BYTES
@@ -295,14 +379,13 @@ class _BrokerConnection(asyncio.BufferedProtocol):
             waiting.answer.set_result(bytearray(view) if answer is None else answer)
 
     def connection_lost(self, error: Exception | None) -> None:
-        was_open = self.broken is None
-        self.break_off(PeerLost(f"the connection to {self._name} broke: {error or 'the peer closed it'}"))
+        was_open = self.broken is None and self._is_logged_in
+        self.break_off(self._lost_by(error))
         if was_open:
             self._lost()
 
-
-def _encoded(request: Message, version: int, correlation_id: int, client_id: str) -> Buffer:
-    pieces = [
-        piece for piece in request_frame(request, version, correlation_id, client_id) if isinstance(piece, BUFFERS)
-    ]
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    def _lost_by(self, error: Exception | None) -> PeerLost:
+        if self._login is not None and not self._is_logged_in and self.broken is None:
+            reason = failure_reason(error) if isinstance(error, ssl.SSLError) else CLOSED
+            return PeerLost(f"{self._name}: {self._login.failed(reason)}")
+        return PeerLost(f"the connection to {self._name} broke: {error or 'the peer closed it'}")

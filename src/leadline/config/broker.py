@@ -196,7 +196,7 @@ def broker_settings(properties: Mapping[str, str]) -> BrokerSettings:
         properties=set_here,
     )
     _check_listener_settings(listeners, set_here)
-    _check_inter_broker_mechanism(settings, values["sasl.mechanism.inter.broker.protocol"])
+    _check_inter_broker_mechanism(settings)
     return settings
 
 
@@ -213,9 +213,10 @@ def _check_listener_settings(listeners: Listeners, properties: Mapping[str, str]
                 )
 
 
-def _check_inter_broker_mechanism(settings: BrokerSettings, mechanism: Value) -> None:
+def _check_inter_broker_mechanism(settings: BrokerSettings) -> None:
     """Brokers that log in to each other do so by a mechanism that their listener offers."""
     inter_broker, config = settings.listeners.inter_broker, settings.broker
+    mechanism = config.sasl_mechanism_inter_broker_protocol
     protocol = inter_broker.protocol
     if config.inter_broker_listener_name is None:
         protocol = SecurityProtocol[config.security_inter_broker_protocol]

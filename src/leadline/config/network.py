@@ -43,6 +43,9 @@ class NetworkConfig(Settings):
         "the protocol between brokers, if inter.broker.listener.name is not set",
         one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     )
+    sasl_mechanism_inter_broker_protocol: str = setting(
+        "GSSAPI", STRING, "the mechanism by which brokers log in to each other", mode=PER_BROKER
+    )
 
     socket_send_buffer_bytes: int = setting(
         102_400, INT, "a socket's send buffer; -1: the system's choice; not set: 307200", importance=HIGH

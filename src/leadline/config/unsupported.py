@@ -215,9 +215,6 @@ def _sasl() -> Iterator[SettingRow]:
     row = accepted("it counts with a listener and a mechanism: listener.name.<listener>.<mechanism>.sasl.jaas.config")
     login = "the login module of a listener with its options, users among them"
     yield row(JAAS, PASSWORD, None, login, mode=PER_BROKER)
-    row = accepted("brokers of a cluster reach each other over PLAINTEXT")
-    between = "the mechanism between brokers"
-    yield row("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", between, mode=PER_BROKER)
 
 
 def _kerberos() -> Iterator[SettingRow]:

@@ -13,6 +13,7 @@ A transform between the network and frames, such as TLS, is a `Socket` over anot
 import asyncio
 import os
 import socket
+import ssl
 import struct
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -68,8 +69,11 @@ class Network(Protocol):
     def listen(self, host: str, port: int, backlog: int) -> ListeningSocket:
         """Bind to an address. As in Kafka, an empty host means all addresses."""
 
-    async def connect(self, protocol: Callable[[], P], host: str, port: int) -> P:
-        """Connect to an address. The protocol is asyncio's: it gets a transport, then what arrives."""
+    async def connect(self, protocol: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None = None) -> P:
+        """Connect to an address. The protocol is asyncio's: it gets a transport, then what arrives.
+
+        With TLS it gets the transport after the handshake, and sees plain bytes. ssl.SSLError: the handshake failed.
+        """
 
     def reset(self, transport: asyncio.Transport) -> None:
         """Close a connection at once: the peer does not get what is still on its way."""
@@ -137,8 +141,8 @@ class TcpNetwork:
             raise
         return sock
 
-    async def connect(self, protocol: Callable[[], P], host: str, port: int) -> P:
-        _, connected = await asyncio.get_running_loop().create_connection(protocol, host, port)
+    async def connect(self, protocol: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None = None) -> P:
+        _, connected = await asyncio.get_running_loop().create_connection(protocol, host, port, ssl=tls)
         return connected
 
     def reset(self, transport: asyncio.Transport) -> None:

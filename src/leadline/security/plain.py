@@ -49,9 +49,16 @@ def plain_users(options: Mapping[str, Secret]) -> dict[str, Secret]:
     return {name.removeprefix(_USER_OPTION): value for name, value in options.items() if name.startswith(_USER_OPTION)}
 
 
-def plain_message(name: str, password: Secret) -> bytes:
-    """What a client says: of the broker itself, when it logs in to another."""
-    return b"\0" + name.encode() + b"\0" + password.reveal()
+class PlainClient:
+    """The client's side: a client of our own, or the broker itself when it logs in to another. It has one message."""
+
+    def __init__(self, name: str, password: Secret) -> None:
+        self._message = Secret(b"\0" + name.encode() + b"\0" + password.reveal())
+        self.is_complete = False
+
+    def evaluate(self, challenge: bytes) -> bytes:
+        self.is_complete = True
+        return self._message.reveal()
 
 
 def _same(presented: Secret, expected: Secret) -> bool:

@@ -28,7 +28,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from leadline.security.principal import USER_TYPE, Principal
@@ -174,16 +174,34 @@ class _FirstMessages:
 class ScramClientState(Enum):
     FIRST = 1
     FINAL = 2
-    SIGNATURE = 3
-    COMPLETE = 4
+    DERIVATION = 3
+    SIGNATURE = 4
+    COMPLETE = 5
 
 
 class ScramClientFailed(Exception):
     """The server is not what it claims to be, or refuses the login."""
 
 
+@dataclass(frozen=True, slots=True)
+class PasswordDerivation:
+    """PBKDF2, which takes a thousandth of a second and more: `run` it in a thread."""
+
+    mechanism: ScramMechanism
+    password: Secret
+    salt: bytes = field(repr=False)
+    iterations: int
+
+    def run(self) -> Secret:
+        return salted_password(self.mechanism, self.password, self.salt, self.iterations)
+
+
 class ScramClient:
-    """The client's side: the broker itself, when it logs in to another. PBKDF2 runs within `evaluate`."""
+    """The client's side: a client of our own, or the broker itself when it logs in to another.
+
+    The answer to server first needs the salted password: `evaluate` returns its derivation, `derived` takes the result.
+    `answer` is for a client that may block.
+    """
 
     def __init__(
         self, mechanism: ScramMechanism, name: str, password: Secret, nonce: str, by_token: bool = False
@@ -191,21 +209,30 @@ class ScramClient:
         self._mechanism, self._password, self._nonce = mechanism, password, nonce.encode()
         extension = b",tokenauth=true" if by_token else b""
         self._bare = b"n=%b,r=%b%b" % (_encoded(name), self._nonce, extension)
-        self._signature = b""
+        self._server_first = self._without_proof = self._signature = b""
         self.state = ScramClientState.FIRST
 
-    def evaluate(self, challenge: bytes) -> bytes:
+    @property
+    def is_complete(self) -> bool:
+        return self.state is ScramClientState.COMPLETE
+
+    def evaluate(self, challenge: bytes) -> bytes | PasswordDerivation:
         """The next message; empty once the server has proven itself. Raises ScramClientFailed."""
         if self.state is ScramClientState.FIRST:
             self.state = ScramClientState.FINAL
             return b"n,," + self._bare
         if self.state is ScramClientState.FINAL:
-            return self._final(challenge)
+            return self._derivation(challenge)
         if self.state is ScramClientState.SIGNATURE:
             return self._verify(challenge)
         raise ScramClientFailed("a challenge after the login was complete")
 
-    def _final(self, challenge: bytes) -> bytes:
+    def answer(self, challenge: bytes) -> bytes:
+        """As `evaluate`, with the derivation within."""
+        step = self.evaluate(challenge)
+        return self.derived(step.run()) if isinstance(step, PasswordDerivation) else step
+
+    def _derivation(self, challenge: bytes) -> PasswordDerivation:
         message = _SERVER_FIRST.fullmatch(challenge)
         if message is None:
             raise ScramClientFailed("invalid SCRAM server first message")
@@ -214,14 +241,19 @@ class ScramClient:
         salt, iterations = base64.b64decode(message["salt"]), int(message["iterations"])
         if not MIN_ITERATIONS <= iterations <= MOST_CLIENT_ITERATIONS:
             raise ScramClientFailed(f"the server asks for iterations beyond {MIN_ITERATIONS}..{MOST_CLIENT_ITERATIONS}")
-        salted = salted_password(self._mechanism, self._password, salt, iterations)
-        without_proof = b"c=biws,r=" + message["nonce"]
-        auth_message = b",".join([self._bare, challenge, without_proof])
+        self._server_first, self._without_proof = challenge, b"c=biws,r=" + message["nonce"]
+        self.state = ScramClientState.DERIVATION
+        return PasswordDerivation(self._mechanism, self._password, salt, iterations)
+
+    def derived(self, salted: Secret) -> bytes:
+        """Client final."""
+        assert self.state is ScramClientState.DERIVATION
+        auth_message = b",".join([self._bare, self._server_first, self._without_proof])
         key, hash_name = client_key(self._mechanism, salted).reveal(), self._mechanism.hash
         signature = hmac.digest(hashlib.new(hash_name, key).digest(), auth_message, hash_name)
         self._signature = hmac.digest(server_key(self._mechanism, salted).reveal(), auth_message, hash_name)
         self.state = ScramClientState.SIGNATURE
-        return without_proof + b",p=" + base64.b64encode(_xor(key, signature))
+        return self._without_proof + b",p=" + base64.b64encode(_xor(key, signature))
 
     def _verify(self, challenge: bytes) -> bytes:
         message = _SERVER_FINAL.fullmatch(challenge)

@@ -233,7 +233,7 @@ def _trust(context: ssl.SSLContext, store: TrustStore) -> None:
     try:
         context.load_verify_locations(cadata=b"".join(store.certificates))
     except (ssl.SSLError, ValueError) as error:
-        raise InvalidSetting(f"the trust store has a certificate that cannot be read: {_reason(error)}") from None
+        raise InvalidSetting(f"a certificate of the trust store cannot be read: {failure_reason(error)}") from None
 
 
 def _load(context: ssl.SSLContext, store: KeyStore) -> None:
@@ -241,7 +241,7 @@ def _load(context: ssl.SSLContext, store: KeyStore) -> None:
         with memory_file(key_store_pem(store)) as path:
             context.load_cert_chain(path)
     except ssl.SSLError as error:
-        raise InvalidSetting(f"key and certificate of the key store cannot be used: {_reason(error)}") from None
+        raise InvalidSetting(f"key and certificate of the key store cannot be used: {failure_reason(error)}") from None
 
 
 def key_store_pem(store: KeyStore) -> bytes:
@@ -274,7 +274,7 @@ def _check_handshake(server: ListenerTls, client: ListenerTls) -> None:
     except ssl.SSLError as error:
         raise InvalidSetting(
             "A client SSLEngine created with the provided settings can't connect to a server SSLEngine created with "
-            f"those settings: {_reason(error)}"
+            f"those settings: {failure_reason(error)}"
         ) from None
     raise InvalidSetting("a handshake with the provided settings does not come to an end")
 
@@ -287,5 +287,6 @@ def _advance(end: ssl.SSLObject) -> bool:
         return False
 
 
-def _reason(error: Exception) -> str:
+def failure_reason(error: Exception) -> str:
+    """Why TLS failed, in OpenSSL's words without the line of its source."""
     return str(getattr(error, "verify_message", "") or getattr(error, "reason", "") or "no certificate")

@@ -14,7 +14,16 @@ from leadline.wire import messages
 from leadline.wire.apis import APIS, Api
 from leadline.wire.classes import Message
 from leadline.wire.codec import decode, decode_from, encode_behind, length
-from leadline.wire.primitives import MalformedRequest, Piece, bad_length, read_varint, skip_tags, text, truncated
+from leadline.wire.primitives import (
+    BUFFERS,
+    MalformedRequest,
+    Piece,
+    bad_length,
+    read_varint,
+    skip_tags,
+    text,
+    truncated,
+)
 
 SIZE = Struct(">i")
 FRONT = Struct(">hhi")  # api key, version, correlation id: the front of each request
@@ -103,6 +112,14 @@ def request_frame(message: Message, version: int, correlation_id: int, client_id
     (start,) = encode_behind(bytearray(SIZE.size), header, api.request_header_version(version))
     assert isinstance(start, bytearray)
     return _sized(start, encode_behind(start, message, version))
+
+
+def request_bytes(message: Message, version: int, correlation_id: int, client_id: str | None) -> Buffer:
+    """A request without file slices, as one buffer."""
+    pieces = [
+        piece for piece in request_frame(message, version, correlation_id, client_id) if isinstance(piece, BUFFERS)
+    ]
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def response_frame(message: Message, version: int, correlation_id: int) -> list[Piece]:

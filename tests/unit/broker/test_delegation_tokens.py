@@ -98,9 +98,9 @@ def test_a_token_logs_its_owner_in_until_it_expires(mechanism: ScramMechanism) -
             for by_token in (True, False):
                 exchange = ScramExchange(mechanism, credentials.of(mechanism), "nonce")
                 client = ScramClient(mechanism, token.id, password, "ours", by_token)
-                challenge = exchange.evaluate(client.evaluate(b""), token.issue_ms)
+                challenge = exchange.evaluate(client.answer(b""), token.issue_ms)
                 assert isinstance(challenge, Challenge)
-                outcome = exchange.evaluate(client.evaluate(challenge.data), token.issue_ms)
+                outcome = exchange.evaluate(client.answer(challenge.data), token.issue_ms)
                 if not by_token:
                     assert isinstance(outcome, Failed)
                     continue

@@ -19,7 +19,7 @@ from leadline.security.principal_mapping import PrincipalMapping
 from leadline.security.scram_credentials import ScramMechanism, credential_of_password, credential_text
 from leadline.security.scram_users import ScramUserCredentials
 from leadline.security.secret import Secret
-from tests.support.certificates import Identity, authority
+from tests.support.certificates import CertificateAuthority, Identity, authority
 
 PLAIN_LINE = "org.apache.kafka.common.security.plain.PlainLoginModule required user_alice=wonderland;"
 SCRAM_LINE = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
@@ -62,15 +62,6 @@ def test_a_listener_that_cannot_be_protected_as_set_stops_the_start(settings: di
         securities(**settings)
     assert message in str(refused.value)
     assert "wonderland" not in str(refused.value)
-
-
-def test_brokers_of_a_cluster_do_not_reach_each_other_over_a_protected_listener() -> None:
-    with pytest.raises(InvalidSetting, match="brokers of a cluster reach each other over PLAINTEXT only"):
-        securities(
-            **SASL,
-            **{JAAS: PLAIN_LINE, "inter__broker__listener__name": "SASL_PLAINTEXT", "zookeeper__connect": "localhost"},
-            sasl__mechanism__inter__broker__protocol="PLAIN",
-        )
 
 
 def test_scram_needs_no_login_module() -> None:
@@ -192,3 +183,83 @@ def test_a_store_that_does_not_fit_changes_nothing(
     with pytest.raises(InvalidSetting, match=message):
         listeners.read_again()
     assert listeners.by_listener["SSL"].tls is before
+
+
+# Between brokers
+
+OWN_LINE = PLAIN_LINE.replace("user_alice", 'username=broker password="broker-secret" user_alice')
+BROKERS = SASL | {
+    "inter__broker__listener__name": "SASL_PLAINTEXT",
+    "zookeeper__connect": "localhost",
+    "sasl__mechanism__inter__broker__protocol": "PLAIN",
+}
+
+
+def test_brokers_of_a_cluster_log_in_as_their_listener_asks(tmp_path: Path) -> None:
+    between = securities(**BROKERS, **{JAAS: OWN_LINE}).between_brokers
+    assert list(between) == ["SASL_PLAINTEXT"]
+    assert between["SASL_PLAINTEXT"].tls is None
+    assert between["SASL_PLAINTEXT"].new_login is not None
+    assert 0.6 <= between["SASL_PLAINTEXT"].login_share() <= 0.8
+    tls = tls_settings(tmp_path) | {"inter__broker__listener__name": "SSL", "zookeeper__connect": "localhost"}
+    between = securities(**tls).between_brokers
+    assert between["SSL"].tls is not None
+    assert between["SSL"].tls.check_hostname
+    assert between["SSL"].new_login is None
+    names = tls | {"listener__name__ssl__ssl__endpoint__identification__algorithm": ""}
+    unchecked = securities(**names).between_brokers["SSL"].tls
+    assert unchecked is not None
+    assert not unchecked.check_hostname
+
+
+def test_a_single_node_and_brokers_on_plaintext_log_in_nowhere(tmp_path: Path) -> None:
+    alone = {name: text for name, text in BROKERS.items() if name != "zookeeper__connect"}
+    assert securities(**alone, **{JAAS: PLAIN_LINE}).between_brokers == {}
+    assert securities(**tls_settings(tmp_path), zookeeper__connect="localhost").between_brokers == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({JAAS: PLAIN_LINE}, f"{JAAS.replace('__', '.')}: username and password are missing"),
+        ({JAAS: OWN_LINE.replace("password=", "passwort=")}, "username and password are missing"),
+        (
+            {
+                "sasl__enabled__mechanisms": "SCRAM-SHA-256",
+                "sasl__mechanism__inter__broker__protocol": "SCRAM-SHA-256",
+            },
+            "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config: username and password are missing",
+        ),
+        (
+            {JAAS: OWN_LINE, "sasl__mechanism__inter__broker__protocol": "GSSAPI"},
+            "sasl.mechanism.inter.broker.protocol=GSSAPI: must be one of sasl.enabled.mechanisms=PLAIN",
+        ),
+    ],
+)
+def test_brokers_that_could_not_log_in_do_not_start(changes: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidSetting) as refused:
+        securities(**BROKERS | changes)
+    assert message in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_broker_accepts_its_own_certificate_on_the_listener_of_brokers(tmp_path: Path) -> None:
+    """As Kafka does: what it could not say to itself, it could not say to others."""
+    settings = tls_settings(tmp_path)
+    (tmp_path / "ca.pem").write_text(CertificateAuthority("Another").pem)
+    securities(**settings)
+    with pytest.raises(InvalidSetting, match="listener SSL: A client SSLEngine created with the provided settings"):
+        securities(**settings, inter__broker__listener__name="SSL")
+
+
+def test_stores_that_are_read_again_are_those_of_new_connections_to_brokers(tmp_path: Path) -> None:
+    settings = tls_settings(tmp_path) | {"inter__broker__listener__name": "SSL", "zookeeper__connect": "localhost"}
+    listeners = securities(**settings)
+    before = listeners.between_brokers["SSL"].tls
+    write(tmp_path / "server.pem", authority().issue("localhost"), 5)
+    listeners.read_again()
+    assert listeners.between_brokers["SSL"].tls is not before
+    another = CertificateAuthority("Another")
+    write(tmp_path / "server.pem", another.issue("localhost"), 10)
+    with pytest.raises(InvalidSetting, match="can't connect to a server SSLEngine"):
+        listeners.read_again()

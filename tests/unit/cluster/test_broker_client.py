@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from struct import Struct
@@ -242,7 +243,9 @@ def test_closing_ends_a_connection_that_is_only_being_made() -> None:
         begun = asyncio.Event()
 
         class SilentNetwork(TcpNetwork):
-            async def connect(self, protocol: Callable[[], P], host: str, port: int) -> P:
+            async def connect(
+                self, protocol: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None = None
+            ) -> P:
                 begun.set()
                 await asyncio.Event().wait()
                 raise AssertionError
@@ -292,7 +295,9 @@ def test_what_was_not_answered_in_time_does_not_arrive_later() -> None:
 )
 def test_a_shortage_here_says_nothing_of_the_peer(error: Exception, remedy: str) -> None:
     class ShortNetwork(TcpNetwork):
-        async def connect(self, protocol: Callable[[], P], host: str, port: int) -> P:
+        async def connect(
+            self, protocol: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None = None
+        ) -> P:
             raise error
 
     async def scenario(channel: TcpBrokerClient) -> None:

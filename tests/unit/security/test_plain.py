@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 import pytest
 
-from leadline.security.plain import PlainExchange, plain_message, plain_users
+from leadline.security.plain import PlainClient, PlainExchange, plain_users
 from leadline.security.principal import Principal
 from leadline.security.sasl_mechanisms import Authenticated, Failed, Outcome
 from leadline.security.secret import Secret
@@ -25,7 +25,7 @@ def evaluate(message: bytes) -> Outcome:
         (b"\0alice\0alice-secret", "alice"),
         (b"alice\0alice\0alice-secret", "alice"),
         ("\0ümlaut\0pässwörd".encode(), "ümlaut"),
-        (plain_message("alice", Secret.of("alice-secret")), "alice"),
+        (PlainClient("alice", Secret.of("alice-secret")).evaluate(b""), "alice"),
     ],
 )
 def test_the_right_password_makes_the_user_the_principal(message: bytes, name: str) -> None:

@@ -62,12 +62,12 @@ def log_in(
     """A whole login; `change` tampers with client final."""
     server = exchange(mechanism)
     client = ScramClient(mechanism, name, Secret.of(password), "client", by_token)
-    challenge = server.evaluate(client.evaluate(b""), NOW_MS)
+    challenge = server.evaluate(client.answer(b""), NOW_MS)
     if not isinstance(challenge, Challenge):
         return challenge
-    outcome = server.evaluate(change(client.evaluate(challenge.data)), NOW_MS)
+    outcome = server.evaluate(change(client.answer(challenge.data)), NOW_MS)
     if isinstance(outcome, Authenticated):
-        assert client.evaluate(outcome.data) == b""
+        assert client.answer(outcome.data) == b""
         assert client.state is ScramClientState.COMPLETE
     return outcome
 
@@ -202,9 +202,9 @@ def test_cve_2017_12610_another_authorization_id_is_refused_for_users_and_tokens
 def test_ones_own_authorization_id_is_part_of_the_channel_binding() -> None:
     server = exchange()
     client = ScramClient(SHA_256, "alice", Secret.of("alice-secret"), "client")
-    challenge = server.evaluate(client.evaluate(b"").replace(b"n,,", b"n,a=alice,"), NOW_MS)
+    challenge = server.evaluate(client.answer(b"").replace(b"n,,", b"n,a=alice,"), NOW_MS)
     assert isinstance(challenge, Challenge)
-    assert isinstance(server.evaluate(client.evaluate(challenge.data), NOW_MS), Failed)
+    assert isinstance(server.evaluate(client.answer(challenge.data), NOW_MS), Failed)
 
 
 # Tokens
@@ -270,10 +270,10 @@ def test_no_repr_shows_proofs_salts_or_signatures() -> None:
 def test_a_login_costs_the_server_two_hmacs_and_no_pbkdf2() -> None:
     client = ScramClient(SHA_256, "alice", Secret.of("alice-secret"), "client")
     server = exchange()
-    first = client.evaluate(b"")
+    first = client.answer(b"")
     challenge = server.evaluate(first, NOW_MS)
     assert isinstance(challenge, Challenge)
-    final = client.evaluate(challenge.data)
+    final = client.answer(challenge.data)
     with patch.object(hashlib, "pbkdf2_hmac") as pbkdf2, patch.object(hmac, "digest", wraps=hmac.digest) as digest:
         assert isinstance(server.evaluate(final, NOW_MS), Authenticated)
     assert (pbkdf2.call_count, digest.call_count) == (0, 2)
@@ -297,26 +297,26 @@ def test_a_login_costs_the_server_two_hmacs_and_no_pbkdf2() -> None:
 )
 def test_the_client_refuses_a_server_first_that_is_not_right(challenge: bytes) -> None:
     client = ScramClient(SHA_256, "alice", Secret.of("p"), "client")
-    client.evaluate(b"")
+    client.answer(b"")
     with pytest.raises(ScramClientFailed):
-        client.evaluate(challenge)
+        client.answer(challenge)
 
 
 @pytest.mark.parametrize("iterations", [b"1000001", b"2147483647", b"9" * 5000])
 def test_cve_2026_10143_the_client_does_not_do_as_many_iterations_as_a_server_likes(iterations: bytes) -> None:
     client = ScramClient(SHA_256, "alice", Secret.of("p"), "client")
-    client.evaluate(b"")
+    client.answer(b"")
     with pytest.raises(ScramClientFailed, match=r"iterations beyond 4096|invalid SCRAM"):
-        client.evaluate(b"r=clientserver,s=c2FsdA==,i=" + iterations)
+        client.answer(b"r=clientserver,s=c2FsdA==,i=" + iterations)
 
 
 @pytest.mark.parametrize("final", [b"", b"v=", b"v=AAAA", b"e=invalid-proof", b"x"])
 def test_the_client_refuses_a_server_that_does_not_know_the_password(final: bytes) -> None:
     client = ScramClient(SHA_256, "alice", Secret.of("p"), "client")
-    client.evaluate(b"")
-    client.evaluate(b"r=clientserver,s=c2FsdA==,i=4096")
+    client.answer(b"")
+    client.answer(b"r=clientserver,s=c2FsdA==,i=4096")
     with pytest.raises(ScramClientFailed):
-        client.evaluate(final)
+        client.answer(final)
     assert client.state is not ScramClientState.COMPLETE
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 from leadline import __version__
 from leadline.config.values import InvalidSetting
 from leadline.security.client_properties import ClientLogin, SecurityProperties
-from leadline.security.plain import PLAIN, plain_message
+from leadline.security.plain import PLAIN, PlainClient
 from leadline.security.scram import ScramClient, ScramClientFailed, ScramClientState
 from leadline.security.scram_credentials import RANDOM_BYTES, SCRAM_MECHANISMS, random_text
 from leadline.spark.errors import JobFailed
@@ -186,15 +186,15 @@ class BlockingConnection:
         if shaken.error_code:
             raise AccessRefused(f"sasl.mechanism={mechanism}: {self.address} has {', '.join(shaken.mechanisms)}")
         if mechanism == PLAIN:
-            self._exchange(plain_message(login.username, login.password))
+            self._exchange(PlainClient(login.username, login.password).evaluate(b""))
             return
         nonce = random_text(secrets.token_bytes(RANDOM_BYTES))
         scram = ScramClient(SCRAM_MECHANISMS[mechanism], login.username, login.password, nonce, login.by_token)
         challenge = b""
         try:
             while scram.state is not ScramClientState.SIGNATURE:
-                challenge = self._exchange(scram.evaluate(challenge))
-            scram.evaluate(challenge)
+                challenge = self._exchange(scram.answer(challenge))
+            scram.answer(challenge)
         except ScramClientFailed as error:
             raise AccessRefused(f"{self.address}: {mechanism}: {error}") from None
 

@@ -1,0 +1,94 @@
+"""How this broker gets in at a protected listener of another one: by TLS, by a login, or by both.
+
+The network port does the TLS handshake. A SASL login follows (`security/sasl_client_authenticator.py`). Where there is
+TLS alone, ApiVersions takes its place: by TLS 1.3 a client learns only from the first answer whether the peer accepts
+its certificate.
+
+    nothing else is sent before the login is complete
+    a login that has an end is repeated before it, at a random moment, so that not all connections do it at once
+    after a login that failed nobody connects to that peer for a while
+    the log names peer, listener and reason, once per change
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from leadline.model import Buffer
+from leadline.security.login_failures import LoginFailures
+from leadline.security.sasl_client_authenticator import (
+    ClientLoginStep,
+    LoginComplete,
+    LoginRefused,
+    SaslClientAuthenticator,
+)
+from leadline.security.scram import PasswordDerivation
+from leadline.wire.frames import request_bytes
+from leadline.wire.messages import ApiVersionsRequest
+
+log = logging.getLogger(__name__)
+
+# Name, encoder and time limit of a request; the frame of its answer. Raises what a request to the peer raises.
+AskPeer = Callable[[str, Callable[[int, str], Buffer], float], Awaitable[bytearray]]
+
+
+@dataclass(slots=True, kw_only=True)
+class PeerSecurity:
+    """How brokers reach each other on one listener. New connections get what is set here when they are made."""
+
+    listener: str
+    tls: ssl.SSLContext | None = None
+    new_login: Callable[[], SaslClientAuthenticator] | None = None  # None: there is no SASL
+    login_share: Callable[[], float] = lambda: 0.9  # of a login's lifetime, after which it is repeated
+    failures: LoginFailures = field(default_factory=LoginFailures)
+
+
+class BrokerLogin:
+    """The logins of one connection."""
+
+    def __init__(self, security: PeerSecurity, peer: str, timeout_s: float) -> None:
+        self._security, self._peer, self._timeout_s = security, peer, timeout_s
+
+    def check_backoff(self) -> None:
+        """Raises LoginRefused if it is too early for another attempt."""
+        if (reason := self._security.failures.pending(self._peer, _now_s())) is not None:
+            raise LoginRefused(reason)
+
+    async def run(self, ask: AskPeer) -> float | None:
+        """The seconds after which the login is to be repeated; None: never. Raises LoginRefused, and as `ask`."""
+        try:
+            lifetime_ms = await self._log_in(ask)
+        except LoginRefused as error:
+            raise LoginRefused(self.failed(str(error))) from None
+        if self._security.failures.succeeded(self._peer):
+            log.warning("%s: the login over listener %s succeeds again", self._peer, self._security.listener)
+        log.debug("%s: logged in over listener %s", self._peer, self._security.listener)
+        return self._security.login_share() * lifetime_ms / 1000 if lifetime_ms else None
+
+    async def _log_in(self, ask: AskPeer) -> int:
+        security = self._security
+        if security.new_login is None:
+            await ask("ApiVersions", partial(request_bytes, ApiVersionsRequest(), 0), self._timeout_s)
+            return 0
+        authenticator = security.new_login()
+        step: ClientLoginStep = authenticator.begin()
+        while not isinstance(step, LoginComplete):
+            if isinstance(step, PasswordDerivation):
+                step = authenticator.derived(await asyncio.to_thread(step.run))
+            else:
+                step = authenticator.receive(await ask(step.name, step.encode, self._timeout_s))
+        return step.lifetime_ms
+
+    def failed(self, reason: str) -> str:
+        """Remember and report it. Returns what happened, for an error."""
+        what = f"the login over listener {self._security.listener} failed: {reason}"
+        if self._security.failures.failed(self._peer, what, _now_s()):
+            log.warning("%s: %s", self._peer, what)
+        return what
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,157 @@
+"""Three brokers that reach each other over SASL_SSL, with an authorizer: who is let in, and who may do what."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from leadline.broker.broker import Broker
+from leadline.coordination.tree import Tree
+from leadline.model import TopicPartition
+from leadline.security.acls import AclOperation, AclPermission, PatternType, ResourceType
+from leadline.wire import messages as m
+from tests.support.in_process_cluster import cluster_in_process
+from tests.support.logs import batch
+from tests.support.secured import BROKER, PASSWORDS, STRANGER, ClusterSecurity
+from tests.support.waiting import eventually
+
+PATIENCE_S = 120
+TP = TopicPartition("orders", 0)
+SETTINGS = {
+    "replica.lag.time.max.ms": "2000",
+    "replica.fetch.backoff.ms": "100",
+    "replica.fetch.wait.max.ms": "100",
+    "controlled.shutdown.enable": "false",
+    "auto.leader.rebalance.enable": "false",
+    "log.flush.interval.messages": "1000000",
+}
+
+
+@asynccontextmanager
+async def cluster(
+    path: Path, of_last: Callable[[ClusterSecurity], Mapping[str, str]], **settings: str
+) -> AsyncIterator[list[Broker]]:
+    """`of_last`: what sets the last of the brokers apart."""
+    security = ClusterSecurity(path / "security")
+
+    def settings_of(id: int) -> dict[str, str]:
+        own = of_last(security) if id == 2 else security.settings()
+        return SETTINGS | {name.replace("__", "."): text for name, text in settings.items()} | dict(own)
+
+    async def create_users(tree: Tree) -> None:
+        for node, data in security.user_nodes().items():
+            await tree.create(node, data, make_parents=True)
+
+    async with asyncio.timeout(PATIENCE_S), cluster_in_process(path, settings_of, prepare=create_users) as brokers:
+        yield brokers
+
+
+async def create_topic(brokers: list[Broker], replicas: list[int]) -> None:
+    await eventually(lambda: all(len(broker.metadata.brokers) == 3 for broker in brokers[:2]))
+    assignment = m.CreateTopicsRequest.CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)
+    topic = m.CreateTopicsRequest.CreatableTopic(
+        name=TP.topic, num_partitions=-1, replication_factor=-1, assignments=[assignment]
+    )
+    request = m.CreateTopicsRequest(topics=[topic], timeout_ms=60_000)
+    response = await brokers[1].peers.ask(0, request, m.CreateTopicsResponse, 5, PATIENCE_S)
+    assert [topic.error_code for topic in response.topics] == [0]
+    await eventually(lambda: TP in brokers[replicas[0]].replicas.hosted)
+    await eventually(lambda: TP.topic in brokers[0].metadata.topics)
+
+
+async def produce(broker: Broker, leader: int) -> None:
+    """Acknowledged by all that are in sync."""
+    part = m.ProduceRequest.PartitionProduceData(index=0, records=batch(3))
+    topic = m.ProduceRequest.TopicProduceData(name=TP.topic, partition_data=[part])
+    request = m.ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[topic])
+    response = await broker.peers.ask(leader, request, m.ProduceResponse, 9, PATIENCE_S)
+    assert response.responses[0].partition_responses[0].error_code == 0
+
+
+def isr(broker: Broker) -> set[int]:
+    return set(broker.metadata.topics[TP.topic].partitions[0].isr)
+
+
+def log_end(broker: Broker) -> int:
+    return broker.dirs.logs[TP].log_end if TP in broker.dirs.logs else -1
+
+
+def test_brokers_replicate_over_logins_that_have_an_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    async def main() -> None:
+        async with cluster(tmp_path, ClusterSecurity.settings, connections__max__reauth__ms="3000") as brokers:
+            await create_topic(brokers, [1, 0, 2])
+            logins = caplog.text.count("logged in over listener SECURE")
+            records = 0
+            while caplog.text.count("logged in over listener SECURE") < logins + 6:
+                await produce(brokers[0], 1)
+                records += 3
+                await asyncio.sleep(0.1)
+            await eventually(lambda: all(log_end(broker) == records for broker in brokers))
+            await eventually(lambda: isr(brokers[0]) == {0, 1, 2})
+
+    asyncio.run(main())
+    for password in PASSWORDS.values():
+        assert password not in caplog.text
+
+
+def test_a_broker_without_cluster_action_is_refused_until_it_has_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It logs in, and follows what the controller says, but nobody lets it fetch."""
+    caplog.set_level(logging.INFO)
+
+    async def main() -> None:
+        async with cluster(tmp_path, lambda security: security.settings(user=STRANGER)) as brokers:
+            await create_topic(brokers, [1, 0, 2])
+            await produce(brokers[0], 1)
+            assert log_end(brokers[2]) == 0
+            await eventually(lambda: isr(brokers[0]) == {0, 1})
+            denied = "Principal = User:stranger is Denied Operation = ClusterAction from host = 127.0.0.1"
+            assert f"{denied} on resource = Cluster:LITERAL:kafka-cluster for request = Fetch" in caplog.text
+            await allow_cluster_action(brokers)
+            await eventually(lambda: log_end(brokers[2]) == 3)
+            await eventually(lambda: isr(brokers[0]) == {0, 1, 2})
+
+    asyncio.run(main())
+
+
+async def allow_cluster_action(brokers: list[Broker]) -> None:
+    creation = m.CreateAclsRequest.AclCreation(
+        resource_type=ResourceType.CLUSTER,
+        resource_name="kafka-cluster",
+        resource_pattern_type=PatternType.LITERAL,
+        principal=f"User:{STRANGER}",
+        host="*",
+        operation=AclOperation.CLUSTER_ACTION,
+        permission_type=AclPermission.ALLOW,
+    )
+    request = m.CreateAclsRequest(creations=[creation])
+    response = await brokers[0].peers.ask(1, request, m.CreateAclsResponse, 3, PATIENCE_S)
+    assert [result.error_code for result in response.results] == [0]
+
+
+def test_a_broker_with_a_wrong_password_says_so_once_per_peer_and_harms_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def wrong(security: ClusterSecurity) -> Mapping[str, str]:
+        return security.settings(user=BROKER, password="not-the-password")
+
+    async def main() -> None:
+        async with cluster(tmp_path, wrong) as brokers:
+            await create_topic(brokers, [1, 0, 2])
+            await produce(brokers[0], 1)
+            await eventually(lambda: isr(brokers[0]) == {0, 1})
+            assert log_end(brokers[2]) <= 0
+            ports = {broker.addresses["SECURE"].port for broker in brokers[:2]}
+            failures = [it.getMessage() for it in caplog.records if it.name == "leadline.cluster.broker_login"]
+            assert {f"127.0.0.1:{port}" for port in ports} >= {message.split(": ")[0] for message in failures}
+            assert len(failures) == len(set(failures)) <= 2
+            assert all("over listener SECURE failed: Authentication failed" in message for message in failures)
+
+    asyncio.run(main())
+    assert "not-the-password" not in caplog.text
