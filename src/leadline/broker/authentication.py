@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING
 from leadline.broker.connection_state import CloseConnection
 from leadline.broker.frame_memory import LoginMemory
 from leadline.broker.reply_queue import PendingReply, Reply
-from leadline.broker.tls_socket import HandshakeBudget, ReadFile, TlsBuffers, TlsSocket
+from leadline.broker.tls_socket import ReadFile, TlsBuffers, TlsSocket
 from leadline.config.listeners import SecurityProtocol
 from leadline.runtime.network import Socket
 from leadline.runtime.ports import Time
+from leadline.runtime.step_scheduler import StepScheduler
 from leadline.security.principal import ANONYMOUS, Principal
 from leadline.security.sasl_authenticator import Admission, LoginFailure, SaslAuthenticator, SaslListener, SaslSession
 from leadline.wire.frames import FRONT
@@ -118,9 +119,9 @@ class Logins:
 
     def __init__(self, time: Time, read_file: ReadFile, by_listener: Mapping[str, ListenerSecurity]) -> None:
         self._time, self._read_file, self.by_listener = time, read_file, dict(by_listener)
-        self._buffers, self._budget = TlsBuffers() if by_listener else None, HandshakeBudget()
-        call_soon = asyncio.get_running_loop().call_soon
-        self._memories = {name: LoginMemory(call_soon, it.max_receive_bytes) for name, it in by_listener.items()}
+        loop = asyncio.get_running_loop()
+        self._buffers, self._handshakes = TlsBuffers() if by_listener else None, StepScheduler(loop)
+        self._memories = {name: LoginMemory(loop.call_soon, it.max_receive_bytes) for name, it in by_listener.items()}
         self._waiting: dict[Connection, float] = {}  # with the time at which they came, the first one first
 
     def protect(self, sock: Socket, listener: str) -> Socket:
@@ -129,7 +130,7 @@ class Logins:
         if security is None or security.tls is None:
             return sock
         assert self._buffers is not None
-        return TlsSocket(sock, security.tls, self._buffers, self._budget, self._read_file)
+        return TlsSocket(sock, security.tls, self._buffers, self._handshakes, self._read_file)
 
     def begin(self, connection: "Connection") -> None:
         """Have a new connection find out who its peer is."""

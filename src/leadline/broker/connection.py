@@ -133,9 +133,10 @@ class Connection:
             self._unmuting.cancel()
         self._replies.cancel()
         self._memory.stop_waiting(self._fed)
-        self._reader.release()
+        self._reader.close()
         self._sender.close()
         self.sock.close()
+        self.serve = self.net.serve  # its login would keep it in memory until the next garbage collection
         self.net.closed(self)
 
     # Receiving

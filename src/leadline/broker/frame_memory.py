@@ -15,7 +15,7 @@ from collections.abc import Callable
 from leadline.broker.connection_state import CloseConnection
 
 SCRATCH_BYTES = 256 * 1024  # one read takes at most this much from a socket
-GROWTH_BYTES = 1024 * 1024  # the buffer of a large frame grows by at least this much, as its bytes arrive
+GROWTH_BYTES = 1024 * 1024  # up to here, the buffer of a frame has four times the room for what has arrived; then twice
 MAX_SPARE_BUFFERS = 4  # buffers of large frames that are kept for the next ones
 LOGIN_GROWTH_BYTES = 4096
 MAX_LOGIN_BYTES = 16 * 1024 * 1024  # of frames that have arrived in part, on connections that are not logged in
@@ -24,6 +24,7 @@ MAX_LOGIN_BYTES = 16 * 1024 * 1024  # of frames that have arrived in part, on co
 class FrameMemory:
     growth_bytes = GROWTH_BYTES
     limit_name = "socket.request.max.bytes"
+    has_requests = True  # its frames begin with a header
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
         self._call_soon = call_soon
@@ -76,6 +77,7 @@ class LoginMemory(FrameMemory):
 
     growth_bytes = LOGIN_GROWTH_BYTES
     limit_name = "sasl.server.max.receive.size"
+    has_requests = False  # some are messages of a mechanism
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], object], max_frame_bytes: int) -> None:
         super().__init__(call_soon)

@@ -6,7 +6,8 @@ A frame is a size (4 bytes, big-endian) and that many bytes. A reader holds one 
     kept bytes      read, but served later: `keep` copied them out of the shared buffer
     a partial frame its bytes are read straight into its buffer: `room`, `received`, until it `is_whole`
 
-The buffer of a partial frame grows with what has arrived, not with the size that the peer announced.
+The buffer of a partial frame grows with what has arrived, not with the size that the peer announced. Its header is
+looked at as soon as it is there: a request with countless tagged fields in it is refused before they arrive.
 """
 
 from struct import Struct
@@ -14,15 +15,18 @@ from typing import NoReturn
 
 from leadline.broker.connection_state import CloseConnection
 from leadline.broker.frame_memory import FrameMemory
+from leadline.wire.frames import is_head_known
+from leadline.wire.primitives import TooManyTags
 
 SIZE_BYTES = 4
+FIRST_BYTES = 4096  # of the buffer of a frame of which little has arrived
 
 _unpack_size = Struct(">i").unpack_from
 _NOTHING = memoryview(b"")
 
 
 class FrameReader:
-    __slots__ = ("_data", "_filled", "_memory", "at", "end", "partial", "reserved", "target")
+    __slots__ = ("_data", "_filled", "_is_head_known", "_memory", "at", "end", "partial", "reserved", "target")
 
     def __init__(self, memory: FrameMemory) -> None:
         self._memory = memory
@@ -31,6 +35,7 @@ class FrameReader:
         self.partial: bytearray | None = None  # the buffer of a partial frame: its size and bytes
         self._filled = 0  # bytes that have arrived there
         self.target = SIZE_BYTES  # bytes that it has room for; only the size, until that has arrived
+        self._is_head_known = False
         self.reserved = 0  # bytes of memory that the partial frame counts for
 
     # Whole frames
@@ -73,9 +78,11 @@ class FrameReader:
         front = self._data[self.at : self.end]
         self._data, self.at, self.end = _NOTHING, 0, 0
         size = _unpack_size(front)[0] + SIZE_BYTES if len(front) >= SIZE_BYTES else SIZE_BYTES
-        self.partial = self._memory.buffer(max(min(size, self._memory.growth_bytes), len(front)))
+        room = min(size, self._memory.growth_bytes, max(FIRST_BYTES, 4 * len(front)))
+        self.partial = self._memory.buffer(max(room, len(front)))
         self.partial[: len(front)] = front
         self._filled, self.target = 0, SIZE_BYTES
+        self._is_head_known = not self._memory.has_requests
         self.received(len(front))
 
     @property
@@ -105,10 +112,26 @@ class FrameReader:
                 self._refuse(size)
             self.reserved = whole
             self._memory.reserve(whole)
+        if not self._is_head_known:
+            self._check_head(self.partial)
         if self._filled == len(self.partial) < whole:
-            grown = min(whole, max(2 * len(self.partial), self._memory.growth_bytes))
-            self.partial = self.partial.ljust(grown, b"\0")
+            self.partial = self._grown(self.partial, whole)
         self.target = min(whole, len(self.partial))
+
+    def _grown(self, partial: bytearray, whole: int) -> bytearray:
+        """A larger buffer with the same bytes: four times as large as what has arrived, or twice, if that is much."""
+        size = max(2 * len(partial), min(4 * len(partial), self._memory.growth_bytes))
+        grown = self._memory.buffer(min(whole, size))
+        grown[: len(partial)] = partial
+        self._memory.keep_spare(partial)
+        return grown
+
+    def _check_head(self, partial: bytearray) -> None:
+        try:
+            with memoryview(partial)[SIZE_BYTES : self._filled] as front:
+                self._is_head_known = is_head_known(front)
+        except TooManyTags as error:
+            raise CloseConnection(f"malformed request: {error}") from None
 
     def take_partial(self) -> tuple[bytearray, int]:
         """The buffer of a frame that is whole now, and where the frame ends in it. It begins after its size."""
@@ -124,6 +147,11 @@ class FrameReader:
         self._memory.arrived(-self._filled)
         self._filled = 0
         self._memory.release(count)
+
+    def close(self) -> None:
+        """Nothing more is received or served."""
+        self.release()
+        self.partial, self._data, self.at, self.end = None, _NOTHING, 0, 0
 
     def use(self, memory: FrameMemory) -> None:
         """Frames count for another memory from now on. There must be no partial one."""

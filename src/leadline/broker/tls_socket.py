@@ -5,7 +5,7 @@ order before anything else. The part that the socket did not take waits here: ne
 
     handshake  -> open          both sides have the keys: `recv_into` returns the peer's first bytes
     open       -> closed        the peer said goodbye, broke the protocol, or the socket failed
-    a handshake takes half a millisecond of the loop, so only `HandshakeBudget` of them go on in one iteration
+    a step of a handshake takes half a millisecond: each waits for its turn, and an iteration of the loop has one
     a renegotiation is refused: see `security/tls.py`
 """
 
@@ -16,30 +16,12 @@ from contextlib import suppress
 
 from leadline.model import Buffer
 from leadline.runtime.network import Socket
+from leadline.runtime.step_scheduler import StepScheduler
 
 SLICE_BYTES = 256 * 1024  # encrypted at once: large enough that calls cost little, small enough for one loop iteration
 RECEIVE_BYTES = 256 * 1024
-MAX_HANDSHAKES = 8  # steps of handshakes in one iteration of the loop
 
 ReadFile = Callable[[int, memoryview, int], int]  # part of a file into a buffer, as the files port does
-
-
-class HandshakeBudget:
-    """How many steps of handshakes may still be taken in this iteration of the loop."""
-
-    def __init__(self, steps: int = MAX_HANDSHAKES) -> None:
-        self._steps = self._left = steps
-
-    def take(self) -> bool:
-        if not self._left:
-            return False
-        if self._left == self._steps:
-            asyncio.get_running_loop().call_soon(self._renew)
-        self._left -= 1
-        return True
-
-    def _renew(self) -> None:
-        self._left = self._steps
 
 
 class TlsBuffers:
@@ -60,13 +42,14 @@ class TlsSocket:
         sock: Socket,
         context: ssl.SSLContext,
         buffers: TlsBuffers,
-        budget: HandshakeBudget,
+        handshakes: StepScheduler,
         read_file: ReadFile,
     ) -> None:
-        self._sock, self._buffers, self._budget, self._read_file = sock, buffers, budget, read_file
+        self._sock, self._buffers, self._handshakes, self._read_file = sock, buffers, handshakes, read_file
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self.is_open = False  # the handshake is over
+        self._has_turn = self._awaits_turn = False  # for a step of its handshake
         self.on_open: Callable[[], None] = _nothing  # called then, before the peer's first bytes are returned
         self._unsent = memoryview(b"")  # encrypted, and not taken by the socket yet
         self._reader: Callable[[], None] | None = None
@@ -125,8 +108,10 @@ class TlsSocket:
 
     def _handshake(self) -> bool:
         """Go on with the handshake. False if the peer has left; BlockingIOError if it is not over."""
-        if not self._budget.take():
-            raise BlockingIOError  # the bytes wait in the socket: it is readable in the next iteration, too
+        if not self._has_turn:
+            self._await_turn()
+            raise BlockingIOError  # the bytes wait in the socket meanwhile
+        self._has_turn = False
         if not self._receive():
             return False
         try:
@@ -143,9 +128,23 @@ class TlsSocket:
         self.on_open()
         return True
 
+    def _await_turn(self) -> None:
+        """Nobody is called for a socket that waits: a thousand of them cost an iteration of the loop nothing."""
+        if not self._awaits_turn:
+            self._awaits_turn = True
+            self._sock.on_readable(None)
+            self._handshakes.schedule(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._awaits_turn, self._has_turn = False, True
+        if self._reader is not None:
+            self._sock.on_readable(self._reader)
+            self._reader()
+
     def on_readable(self, call: Callable[[], None] | None, /) -> None:
         self._reader = call
-        self._sock.on_readable(call)
+        if not self._awaits_turn:
+            self._sock.on_readable(call)
         if call is not None and self._has_more:
             self._call_reader_again()
 
@@ -228,6 +227,7 @@ class TlsSocket:
     def close(self) -> None:
         """Say goodbye if there is room for it, so that the peer knows that nothing is missing."""
         self._reader = self._writer = None
+        self.on_open = _nothing
         self._sock.on_writable(None)
         with suppress(ssl.SSLError, ValueError):  # it would wait for the peer's goodbye, which nobody needs
             self._tls.unwrap()

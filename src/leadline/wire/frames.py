@@ -18,6 +18,7 @@ from leadline.wire.primitives import (
     BUFFERS,
     MalformedRequest,
     Piece,
+    TooManyTags,
     bad_length,
     read_varint,
     skip_tags,
@@ -75,6 +76,19 @@ def rest_of_head(frame: Buffer, key: int, version: int, correlation_id: int) -> 
 def client_id_of(frame: Buffer) -> str | None:
     """Of a request whose header has one, so of any but ControlledShutdown v0."""
     return _client_id(frame)[0]
+
+
+def is_head_known(front: Buffer) -> bool:
+    """Whether the beginning of a frame has its whole header. TooManyTags: nobody should wait for the rest."""
+    if len(front) < FRONT.size:
+        return False
+    try:
+        request_head(front)
+    except TooManyTags:
+        raise
+    except MalformedRequest:  # more may come
+        return False
+    return True
 
 
 def _client_id(frame: Buffer) -> tuple[str | None, int]:

@@ -28,6 +28,10 @@ class MalformedRequest(Exception):
         self.what, self.position, self.reason = what, position, reason
 
 
+class TooManyTags(MalformedRequest):
+    """It can be said before all of them have arrived."""
+
+
 class Slice(Protocol):
     """Bytes that are somewhere else, in a file: put into a reply as they are."""
 
@@ -61,8 +65,8 @@ def too_many(what: str, position: int, count: int) -> MalformedRequest:
     return MalformedRequest(what, position, f"{count} more elements, with which it has more than {MOST_ELEMENTS}")
 
 
-def too_many_tags(what: str, position: int, count: int) -> MalformedRequest:
-    return MalformedRequest(what, position, f"{count} tagged fields, and {MOST_TAGS} are the limit")
+def too_many_tags(what: str, position: int, count: int) -> TooManyTags:
+    return TooManyTags(what, position, f"{count} tagged fields, and {MOST_TAGS} are the limit")
 
 
 def too_long(what: str, position: int, length: int) -> MalformedRequest:

@@ -1,11 +1,13 @@
 """Who the peer of a connection is, before its first request is served: over the loopback, with a server that echoes."""
 
 import asyncio
+import gc
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from weakref import ref
 
 import pytest
 
@@ -272,6 +274,34 @@ def test_what_strangers_send_is_bounded_in_memory(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr("leadline.broker.frame_memory.MAX_LOGIN_BYTES", 14_000)
     run(test)
+
+
+@pytest.mark.parametrize("protocol", SecurityProtocol)
+def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(
+    protocol: SecurityProtocol, tmp_path: Path
+) -> None:
+    """Strangers come by the thousand: what they leave would fill the memory, and a collection would stop the loop."""
+
+    async def test() -> None:
+        security = sasl() if protocol.sasl else ListenerSecurity()
+        security.protocol, security.tls = protocol, server_context(tmp_path) if protocol.tls else None
+        async with server(security, client_context(tmp_path) if protocol.tls else None) as (net, client):
+            peer = await client()
+            peer.writer.write((400_000).to_bytes(4) + bytes(100_000))
+            await eventually(lambda: net.connections and all(it._reader.partial for it in net.connections))
+            connection = net.connections.pop()
+            net.connections.add(connection)
+            gone = ref(connection)
+            connection.close("by the test", quiet=True)
+            del connection
+            await asyncio.sleep(0)
+            assert gone() is None
+
+    gc.disable()
+    try:
+        run(test)
+    finally:
+        gc.enable()
 
 
 # TLS

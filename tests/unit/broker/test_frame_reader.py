@@ -7,7 +7,7 @@ import pytest
 
 from leadline.broker.connection_state import CloseConnection
 from leadline.broker.frame_memory import GROWTH_BYTES, MAX_SPARE_BUFFERS, SCRATCH_BYTES, FrameMemory
-from leadline.broker.frame_reader import FrameReader
+from leadline.broker.frame_reader import FIRST_BYTES, FrameReader
 
 MAX_BYTES = 100_000_000
 
@@ -102,8 +102,16 @@ def test_a_buffer_grows_with_what_arrives_not_with_what_is_announced() -> None:
             count = len(room)
         reader.received(count)
         sizes.append(reader.target)
-    assert sizes[0] == GROWTH_BYTES
-    assert all(after <= 2 * before for before, after in pairwise(sizes))
+    assert sizes[0] == FIRST_BYTES
+    assert all(after <= (4 if after <= GROWTH_BYTES else 2) * before for before, after in pairwise(sizes))
+
+
+def test_much_that_arrives_at_once_has_room_for_the_rest_of_a_megabyte() -> None:
+    """A request of a usual size is copied once at most."""
+    reader = FrameReader(memory())
+    reader.feed(memoryview(sized(bytes(50_000_000))[:SCRATCH_BYTES]))
+    reader.begin_partial()
+    assert reader.target == GROWTH_BYTES
 
 
 @pytest.mark.parametrize("size", [MAX_BYTES + 1, 1 << 30, -1, -(1 << 31)])
@@ -119,6 +127,36 @@ def test_a_frame_of_an_impossible_size_is_refused(size: int, is_partial: bool) -
 
     with pytest.raises(CloseConnection, match=f"a request of {size} bytes; socket.request.max.bytes={MAX_BYTES}"):
         read()
+
+
+TAGGED = bytes.fromhex(
+    "0012 0003 00000007 0004 74657374"
+)  # ApiVersions v3 of the client "test"; then its tagged fields
+
+
+@pytest.mark.parametrize("arrived", [1, 9, len(TAGGED), len(TAGGED) + 2])
+def test_a_header_with_countless_tagged_fields_is_refused_before_they_arrive(arrived: int) -> None:
+    reader, million = FrameReader(memory()), bytes.fromhex("c0843d")
+    data = (2_000_000).to_bytes(4) + TAGGED + million
+    reader.feed(memoryview(data[: 4 + arrived]))
+    assert reader.next_frame() is None
+
+    def read() -> None:
+        reader.begin_partial()
+        receive(reader, data[4 + arrived :])
+
+    with pytest.raises(CloseConnection, match=r"malformed request: request header: .*: 1000000 tagged fields"):
+        read()
+
+
+def test_a_header_that_is_fine_or_none_at_all_is_received_on() -> None:
+    for start in (TAGGED + b"\1\0\2ab", b"no request", bytes(50)):
+        reader, data = FrameReader(memory()), start + bytes(5000)
+        reader.feed(memoryview(sized(data)[:8]))
+        reader.begin_partial()
+        for at in range(4, len(data)):
+            assert receive(reader, data[at : at + 1]) == b""
+        assert reader.is_whole
 
 
 def test_a_partial_frame_counts_for_memory_until_it_is_taken() -> None:

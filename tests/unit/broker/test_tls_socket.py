@@ -6,14 +6,18 @@ import random
 import socket
 import ssl
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from leadline.broker.tls_socket import SLICE_BYTES, HandshakeBudget, TlsBuffers, TlsFailed, TlsSocket
+from leadline.broker.tls_socket import SLICE_BYTES, TlsBuffers, TlsFailed, TlsSocket
 from leadline.runtime.network import TcpSocket
 from leadline.runtime.ports import OsFiles
+from leadline.runtime.step_scheduler import StepScheduler
 from tests.support.certificates import client_context, server_context
 
 PATIENCE_S = 60
@@ -38,7 +42,8 @@ def run(tmp_path: Path, peer: Peer, server: Server, client: str | None = None, *
     async def main() -> None:
         sock = TcpSocket(ours.family, ours.type, ours.proto, ours.detach())
         sock.setblocking(False)
-        tls = TlsSocket(sock, server_side, TlsBuffers(), HandshakeBudget(), OsFiles.read_into)
+        handshakes = StepScheduler(asyncio.get_running_loop())
+        tls = TlsSocket(sock, server_side, TlsBuffers(), handshakes, OsFiles.read_into)
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await server(tls)
@@ -215,26 +220,85 @@ def test_a_peer_without_a_certificate_is_refused_where_one_is_required(tmp_path:
     run(tmp_path, peer, server, verify=ssl.CERT_REQUIRED)
 
 
-def test_a_peer_that_speaks_no_tls_is_refused_at_its_first_bytes(tmp_path: Path) -> None:
-    async def main() -> None:
+def server_sockets(count: int, tmp_path: Path) -> list[tuple[TlsSocket, socket.socket]]:
+    """With their peers."""
+    context, handshakes = server_context(tmp_path), StepScheduler(asyncio.get_running_loop())
+    pairs = []
+    for _ in range(count):
         ours, theirs = socket.socketpair()
         sock = TcpSocket(ours.family, ours.type, ours.proto, ours.detach())
         sock.setblocking(False)
-        tls = TlsSocket(sock, server_context(tmp_path), TlsBuffers(), HandshakeBudget(), OsFiles.read_into)
+        theirs.setblocking(False)
+        pairs.append((TlsSocket(sock, context, TlsBuffers(), handshakes, OsFiles.read_into), theirs))
+    return pairs
+
+
+def test_a_peer_that_speaks_no_tls_is_refused_at_its_first_bytes(tmp_path: Path) -> None:
+    async def main() -> None:
+        ((tls, theirs),) = server_sockets(1, tmp_path)
         theirs.sendall(bytes.fromhex("0000001a 0012 0003 00000001"))  # a request of Kafka's
         with pytest.raises(TlsFailed, match="wrong version number"):
-            tls.recv_into(bytearray(100))
+            await received(tls, 1)
         tls.close()
         theirs.close()
 
     asyncio.run(main())
 
 
-def test_handshakes_of_one_iteration_are_bounded(tmp_path: Path) -> None:
+def client_hello(tmp_path: Path) -> bytes:
+    outgoing = ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        client_context(tmp_path).wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost").do_handshake()
+    return outgoing.read()
+
+
+def test_one_step_of_a_handshake_is_taken_in_an_iteration_of_the_loop(tmp_path: Path) -> None:
+    calls: list[TlsSocket] = []
+
+    def read(tls: TlsSocket) -> None:
+        calls.append(tls)
+        with pytest.raises(BlockingIOError):
+            tls.recv_into(bytearray(100))
+
+    def answered(theirs: socket.socket) -> bool:
+        try:
+            return bool(theirs.recv(1, socket.MSG_PEEK))
+        except BlockingIOError:
+            return False
+
     async def main() -> None:
-        budget = HandshakeBudget(2)
-        assert [budget.take() for _ in range(3)] == [True, True, False]
-        await asyncio.sleep(0)
-        assert [budget.take() for _ in range(3)] == [True, True, False]
+        pairs = server_sockets(20, tmp_path)
+        for tls, theirs in pairs:
+            theirs.sendall(client_hello(tmp_path))
+            tls.on_readable(partial(read, tls))
+        counts = [0]
+        async with asyncio.timeout(PATIENCE_S):
+            while counts[-1] < len(pairs):
+                await asyncio.sleep(0)
+                counts.append(sum(answered(theirs) for _, theirs in pairs))
+        assert max(after - before for before, after in pairwise(counts)) == 1
+        assert max(Counter(calls).values()) == 2, "a socket that waits for its turn is called"
+        for tls, theirs in pairs:
+            tls.close()
+            theirs.close()
+
+    asyncio.run(main())
+
+
+def test_a_socket_that_is_closed_while_it_waits_for_its_turn_is_left_alone(tmp_path: Path) -> None:
+    async def main() -> None:
+        ((tls, theirs), (other, its_peer)) = server_sockets(2, tmp_path)
+        for peer in (theirs, its_peer):
+            peer.sendall(client_hello(tmp_path))
+        for sock in (tls, other):
+            sock.on_readable(lambda: pytest.fail("it was closed"))
+            with pytest.raises(BlockingIOError):
+                sock.recv_into(bytearray(100))
+            sock.on_readable(None)
+            sock.close()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        theirs.close()
+        its_peer.close()
 
     asyncio.run(main())
