@@ -54,6 +54,9 @@ BESIDE_THE_FILES = {
     "leadline.coordination.salvage": THE_TREES_OWN,
 }
 
+# These say how somebody came by a thing. A name says what the thing is: `response`, `partition`, `expected`.
+VAGUE_NAMES = set("asked each found given known said seen told wanted".split())
+
 # Written so that no pattern matches its own text.
 UNWANTED = re.compile(
     r"""
@@ -215,6 +218,29 @@ def names_taken_twice(modules: Iterable[Module]) -> list[str]:
     return [f"class {name}: {', '.join(where)}" for name, where in sorted(places.items()) if len(where) > 1]
 
 
+def bound_names(module: Module) -> Iterator[tuple[int, str]]:
+    """Line and name of all that a module names itself. What it imports under its own name was named elsewhere."""
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name):
+                yield node.lineno, name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield node.lineno, name
+            case ast.ExceptHandler(name=str(name)) | ast.alias(asname=str(name)):
+                yield node.lineno, name
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+                yield node.lineno, name
+
+
+def vague_names(modules: Iterable[Module]) -> list[str]:
+    return [
+        f"{module.where}:{line}: {name} says nothing of what it is"
+        for module in modules
+        for line, name in bound_names(module)
+        if name.strip("_").lower() in VAGUE_NAMES
+    ]
+
+
 def is_run_with_dash_m(module: Module) -> bool:
     conditions = [ast.unparse(node.test) for node in module.tree.body if isinstance(node, ast.If)]
     return "__name__ == '__main__'" in conditions
@@ -335,6 +361,10 @@ def test_a_public_class_name_exists_once() -> None:
     assert_none(names_taken_twice(SOURCE))
 
 
+def test_names_say_what_a_thing_is() -> None:
+    assert_none(vague_names(SOURCE + TESTS))
+
+
 def test_every_module_is_imported_or_an_entry_point() -> None:
     assert_none(dead_modules(SOURCE, entry_points() | cores_with_tests()))
 
@@ -453,6 +483,36 @@ def test_the_check_of_clocks_and_chance(name: str, source: str, allowed: bool) -
 def test_the_check_of_class_names() -> None:
     modules = [parse("leadline.a", "class Log: ..."), parse("leadline.b", "class Log: ...\nclass _Log: ...")]
     assert names_taken_twice(modules) == ["class Log: leadline.a, leadline.b"]
+
+
+@pytest.mark.parametrize(
+    ("source", "allowed"),
+    [
+        ("found = 1", False),
+        ("found: int = 1", False),
+        ("a, (found, b) = 1, (2, 3)", False),
+        ("for each in []: ...", False),
+        ("[each for each in []]", False),
+        ("if (known := 1): ...", False),
+        ("with a as told: ...", False),
+        ("try: ...\nexcept E as said: ...", False),
+        ("import a as seen", False),
+        ("def f(*given): ...", False),
+        ("f = lambda wanted: 1", False),
+        ("def asked(): ...", False),
+        ("class found: ...", False),
+        ("self._told = 1", False),
+        ("FOUND = 1", False),
+        ("match a:\n    case [*found]: ...", False),
+        ("match a:\n    case {**found}: ...", False),
+        ("match a:\n    case b as found: ...", False),
+        ("from hypothesis import given\n@given(a)\ndef f(): ...", True),
+        ("for partition in each_topic(a): ...", True),
+        ("a = b.found(known='found')", True),
+    ],
+)
+def test_the_check_of_names(source: str, allowed: bool) -> None:
+    assert (not vague_names([parse("leadline.a", source)])) == allowed
 
 
 def test_the_check_for_dead_modules() -> None:

@@ -14,7 +14,7 @@ from tests.clients.client import COMMANDS, Client, ClientError, Lacking
 Clients = Callable[[str], Client]
 Read = list[list[object]]  # partition, offset, time, key, value, headers
 
-EACH = 20  # records that one member reads before it leaves
+PER_MEMBER = 20  # records that one member reads before it leaves
 LACKS_DELETE_GROUP = {"aiokafka"}
 
 
@@ -34,11 +34,13 @@ def ends(rows: Read) -> dict[str, int]:
 
 def test_members_of_all_kinds_take_turns_in_one_group(clients: Clients) -> None:
     topic = group = "in-turns"
-    rows = filled(clients("librdkafka"), topic, EACH * len(COMMANDS))
+    rows = filled(clients("librdkafka"), topic, PER_MEMBER * len(COMMANDS))
     all_read: Read = []
     for name in COMMANDS:
-        read = clients(name).ask("read_in_group", topic=topic, group=group, count=EACH, isolation="read_uncommitted")
-        assert len(read) == EACH, name
+        read = clients(name).ask(
+            "read_in_group", topic=topic, group=group, count=PER_MEMBER, isolation="read_uncommitted"
+        )
+        assert len(read) == PER_MEMBER, name
         all_read += read
         committed = clients("java").ask("committed_offsets", group=group)
         assert {n: at for n, at in committed.items() if at > 0} == ends(all_read), f"as committed by {name}"

@@ -67,8 +67,8 @@ def answer_of(call: Callable[[], object]) -> object:
         return Refused(error.code, tuple(index for index, _ in error.record_errors))
 
 
-class ToldTwice(InlineBackground):
-    """A background whose jobs run at once, as Kafka's do here, and that says so again when the call is over.
+class RepeatedCallbacks(InlineBackground):
+    """A background whose jobs run at once, as in Kafka. Their callbacks are called again when the call is over.
 
     What a roll behind a gap has flushed lies past the log's end until the append that caused it is over. Leadline
     counts it then, when the thread of the disk would have told it; Kafka has counted it before.
@@ -100,7 +100,7 @@ class Pair:
             (parent / side).mkdir(exist_ok=True)
         self.bench = LogBench(parent / "leadline", self.settings)
         self.ours, self.theirs = self.bench.directory, parent / "kafka" / self.bench.directory.name
-        self.background = self.bench.background = ToldTwice(str(parent), self.bench.failures.append)
+        self.background = self.bench.background = RepeatedCallbacks(str(parent), self.bench.failures.append)
         self.bench.context = replace(self.bench.context, background=self.background)
         self.expiration_ms = DAY_MS
         self.dropped: set[str] = set()  # what Kafka put aside when it opened the log; Leadline removes it at once
@@ -286,11 +286,11 @@ class Pair:
     def read(self, offset: Offset, max_bytes: int, isolation: Isolation, *, min_one: bool = True) -> object:
         def ours() -> object:
             read = self.log.read(offset, max_bytes, isolation, min_one=min_one)
-            return _seen(bytes_of(read), [(txn.producer_id, txn.first_offset) for txn in read.aborted])
+            return _with_aborted(bytes_of(read), [(txn.producer_id, txn.first_offset) for txn in read.aborted])
 
         def theirs() -> object:
             read = self.oracle.read(offset, max_bytes, ISOLATION[isolation], min_one=min_one)
-            return _seen(read.data, read.aborted or [])
+            return _with_aborted(read.data, read.aborted or [])
 
         return self.compare_answers("read", ours, theirs, offset, max_bytes, isolation.name, min_one)
 
@@ -347,7 +347,7 @@ def _difference(name: str, ours: bytes, theirs: bytes) -> str:
     )
 
 
-def _seen(data: bytes, aborted: list[tuple[int, Offset]]) -> object:
+def _with_aborted(data: bytes, aborted: list[tuple[int, Offset]]) -> object:
     return data, within(data, aborted)
 
 

@@ -166,7 +166,7 @@ class Walk:
         for client in self.clients:
             client.in_transaction = self.in_transaction(client)
         for _ in range(self.random.randint(1, 4)):
-            if data or "flush.messages" not in self.pair.settings:  # see ToldTwice: a gap may cost one flush more
+            if data or "flush.messages" not in self.pair.settings:  # RepeatedCallbacks: a gap may cost one more flush
                 offset += self.random.choice((0, 0, 0, 1, 50))
             epoch += self.random.random() < 0.2
             records = self.records()

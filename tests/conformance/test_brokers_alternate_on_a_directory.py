@@ -49,7 +49,7 @@ BROKER = {
 }
 
 
-class Seen(NamedTuple):
+class SeenRecord(NamedTuple):
     """A record as a consumer gets it."""
 
     offset: int
@@ -59,7 +59,7 @@ class Seen(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-Everything = dict[tuple[str, int], list[Seen]]
+Everything = dict[tuple[str, int], list[SeenRecord]]
 Headers = list[tuple[str, str | bytes | None]]
 
 
@@ -141,13 +141,13 @@ def consume(bootstrap: str, isolation: str) -> Everything:
     return records
 
 
-def seen_by_client(message: Message) -> Seen:
+def seen_by_client(message: Message) -> SeenRecord:
     kind, timestamp = message.timestamp()
     assert (kind == TIMESTAMP_LOG_APPEND_TIME) == (message.topic() == "stamped")
     headers = tuple((str(pair[0]), _bytes(pair[1])) for pair in message.headers() or [])
     offset, key, value = message.offset(), message.key(), message.value()
     assert offset is not None
-    return Seen(offset, timestamp, _bytes(key), _bytes(value), headers)
+    return SeenRecord(offset, timestamp, _bytes(key), _bytes(value), headers)
 
 
 def _bytes(data: object) -> bytes | None:
@@ -177,14 +177,14 @@ def topic_config(topic: str) -> LogConfig:
     return LogConfig.parse(TOPICS[topic][1] if topic in TOPICS else {"cleanup.policy": "compact"})
 
 
-def uncommitted(log: Log) -> list[Seen]:
+def uncommitted(log: Log) -> list[SeenRecord]:
     data = whole_log(log)
     return [seen_in_log(r) for at, header in walk(data) if not header.is_control for r in records_of(data, at, header)]
 
 
-def committed(log: Log) -> list[Seen]:
+def committed(log: Log) -> list[SeenRecord]:
     """As a client does it: what is read with COMMITTED, without the batches of the transactions named as aborted."""
-    records: list[Seen] = []
+    records: list[SeenRecord] = []
     offset = log.log_start
     while data := bytes_of(read := log.read(offset, 50_000, Isolation.COMMITTED)):
         aborted = sorted(read.aborted, key=lambda txn: txn.first_offset)
@@ -202,9 +202,9 @@ def committed(log: Log) -> list[Seen]:
     return records
 
 
-def seen_in_log(record: Record) -> Seen:
+def seen_in_log(record: Record) -> SeenRecord:
     headers = tuple((header.key, header.value) for header in record.headers)
-    return Seen(record.offset, record.timestamp, record.key, record.value, headers)
+    return SeenRecord(record.offset, record.timestamp, record.key, record.value, headers)
 
 
 async def read_all(dirs: LogDirs) -> tuple[Everything, Everything, dict[LeadlineTopicPartition, bytes]]:

@@ -17,10 +17,10 @@ pytestmark = pytest.mark.conformance
 TOPICS = ["t", "u", "v"]
 ERRORS = [FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError]
 
-Wanted = dict[TopicPartition, FetchPosition]
+Positions = dict[TopicPartition, FetchPosition]
 
 
-def any_partitions(chosen: random.Random) -> Wanted:
+def any_positions(chosen: random.Random) -> Positions:
     """Some partitions at some offsets; a topic may have no id, or another one than before."""
     ids = {topic: uuid.UUID(int=10 * n + chosen.choice([1, 1, 1, 1, 2, -10 * n])) for n, topic in enumerate(TOPICS)}
     partitions = [TopicPartition(topic, n) for topic in TOPICS for n in range(3)]
@@ -38,7 +38,7 @@ def described(forgotten: list[Forgotten]) -> list[list[object]]:
     return [[one.tp.topic, as_number(one.topic_id), one.tp.partition] for one in forgotten]
 
 
-def described_positions(positions: Wanted) -> list[list[object]]:
+def described_positions(positions: Positions) -> list[list[object]]:
     return [[tp.topic, as_number(at.topic_id), tp.partition, at.fetch_offset] for tp, at in positions.items()]
 
 
@@ -88,9 +88,9 @@ def test_both_sessions_say_the_same(oracle: Oracle, seed: int) -> None:
     chosen = random.Random(seed)
     session, incremental = FetchSession(), 0
     oracle.ask("session")
-    now = any_partitions(chosen)
+    now = any_positions(chosen)
     for _ in range(100):
-        now = chosen.choice([now, now, any_partitions(chosen)])
+        now = chosen.choice([now, now, any_positions(chosen)])
         request = next_request(session, now)
         theirs = oracle.ask("session_next", wanted=described_positions(now))
         if request is None:

@@ -157,10 +157,10 @@ class Sent:
 
     def send(self, name: str, count: int) -> None:
         for number in range(count):
-            self.producer.produce(self.topic, f"{name} {number}".encode(), str(number), on_delivery=self._told)
+            self.producer.produce(self.topic, f"{name} {number}".encode(), str(number), on_delivery=self._delivered)
             self.producer.poll(0)
 
-    def _told(self, error: KafkaError | None, message: Message) -> None:
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
         value = message.value()
         if error is not None:
             self.errors.append(error)

@@ -35,8 +35,8 @@ NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC = 68, 69, 86
 
 PARTITION = OffsetCommitRequest.OffsetCommitRequestPartition
 TOPIC = OffsetCommitRequest.OffsetCommitRequestTopic
-ASKED = OffsetFetchRequest.OffsetFetchRequestTopic
-ASKED_MANY = OffsetFetchRequest.OffsetFetchRequestTopics
+FETCH_TOPIC = OffsetFetchRequest.OffsetFetchRequestTopic
+FETCH_TOPICS = OffsetFetchRequest.OffsetFetchRequestTopics
 GROUP = OffsetFetchRequest.OffsetFetchRequestGroup
 
 
@@ -54,10 +54,10 @@ def group(both: Both, request: pytest.FixtureRequest) -> Iterator[MirroredGroup]
 
 def fetch(both: Both, version: int, group: str, topics: dict[str, list[int]] | None) -> None:
     if version >= 8:
-        requested = None if topics is None else [ASKED_MANY(name=t, partition_indexes=n) for t, n in topics.items()]
+        requested = None if topics is None else [FETCH_TOPICS(name=t, partition_indexes=n) for t, n in topics.items()]
         request = OffsetFetchRequest(groups=[GROUP(group_id=group, topics=requested)])
     else:
-        old = None if topics is None else [ASKED(name=t, partition_indexes=n) for t, n in topics.items()]
+        old = None if topics is None else [FETCH_TOPIC(name=t, partition_indexes=n) for t, n in topics.items()]
         request = OffsetFetchRequest(group_id=group, topics=old)
     both.ask_and_compare(OffsetFetchResponse, request, version)
 
@@ -198,7 +198,7 @@ def test_offsets_of_many_groups_at_once(both: Both, group: MirroredGroup, topic:
     for n, name in enumerate(names):
         request = OffsetCommitRequest(group_id=name, topics=[committed_topic(topic, n, n + 1)])
         assert codes(both.ask_and_compare(OffsetCommitResponse, request, 8)) == [0, 0]
-    some = [ASKED_MANY(name=topic, partition_indexes=[0, 1, 2]), ASKED_MANY(name="missing", partition_indexes=[0])]
+    some = [FETCH_TOPICS(name=topic, partition_indexes=[0, 1, 2]), FETCH_TOPICS(name="missing", partition_indexes=[0])]
     groups = [GROUP(group_id=name, topics=topics) for name in (*names, "never", "") for topics in (None, some, [])]
     for require_stable in (False, True):
         both.ask_and_compare(

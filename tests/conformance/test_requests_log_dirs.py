@@ -18,11 +18,11 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.conformance
 
-WANTED = DescribeLogDirsRequest.DescribableLogDirTopic
+TOPIC = DescribeLogDirsRequest.DescribableLogDirTopic
 
 
 def only(*topics: str) -> "list[DescribeLogDirsRequest.DescribableLogDirTopic]":
-    return [WANTED(topic=name, partitions=[0, 1, 2]) for name in topics]
+    return [TOPIC(topic=name, partitions=[0, 1, 2]) for name in topics]
 
 
 def place(side: Side, topic: str) -> dict[int, str]:
@@ -56,7 +56,13 @@ def test_what_lies_in_the_directories(both: Both, version: int) -> None:
     topic = both.create(f"lies-{version}", 3)
     both.produce(topic, bytes(batch(3)), bytes(batch(3)))
     both.produce(topic, bytes(batch(5)), partition=2)
-    for topics in (only(topic), only(topic, "missing"), [WANTED(topic=topic, partitions=[2, 9])], [], only("a b")):
+    for topics in (
+        only(topic),
+        only(topic, "missing"),
+        [TOPIC(topic=topic, partitions=[2, 9])],
+        [],
+        only("a b"),
+    ):
         both.ask_and_compare(
             DescribeLogDirsResponse, DescribeLogDirsRequest(topics=topics), version, differ=with_places_as_one
         )

@@ -56,7 +56,7 @@ INT_MAX = (1 << 31) - 1
 TIMEOUT_MS = 60_000
 
 _names = (f"txn-{n}" for n in count())
-_given: dict[tuple[Side, int], str] = {}  # to which transactional id each side gave a producer id
+_transactional_ids: dict[tuple[Side, int], str] = {}  # by side and producer id
 
 
 class Producer:
@@ -74,8 +74,8 @@ class Producer:
             for part in _parts(answer):
                 if isinstance(part, DescribeTransactionsResponse.TopicData):
                     part.partitions.sort()  # in Kafka's the order of a hash table
-                if (producer_id := _given.get((side, getattr(part, "producer_id", -1)))) is not None:
-                    setattr(part, "producer_id", producer_id)  # noqa: B010  (not every part has one)
+                if (transactional_id := _transactional_ids.get((side, getattr(part, "producer_id", -1)))) is not None:
+                    setattr(part, "producer_id", transactional_id)  # noqa: B010  (not every part has one)
         return self.both.compare(answers, version)
 
     def init(self, version: int = 4, timeout_ms: int = TIMEOUT_MS, **fields: int) -> int:
@@ -93,7 +93,7 @@ class Producer:
             if answer.error_code == NONE:
                 self.ids[side], self.epoch = answer.producer_id, answer.producer_epoch
                 answer.producer_id = 0
-                _given[side, self.ids[side]] = self.name
+                _transactional_ids[side, self.ids[side]] = self.name
         return self.both.compare(answers, version).error_code
 
     def begin(self) -> "Producer":

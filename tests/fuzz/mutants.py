@@ -19,7 +19,7 @@ NUMBERS = [0, 1, -1, 2, 127, 128, 255, 1 << 15, (1 << 15) - 1, 1 << 30, (1 << 31
 
 
 # What requests to coordinators may name: groups, members, producers and transactions that others of them make.
-KNOWN: dict[str, list[object]] = {
+COORDINATOR_VALUES: dict[str, list[object]] = {
     "group_id": ["group", "other"],
     "transactional_id": ["payments", "orders"],
     "v3_and_below_transactional_id": ["payments", "orders"],
@@ -52,8 +52,8 @@ class Familiar(Randomly):
     """Most of what it names is there, or may be."""
 
     def _value(self, field: schema.FieldSchema, root: type[Message], version: int) -> object:
-        if field.name in KNOWN and field.struct is None and self.random.random() < 0.9:
-            value = self.random.choice(KNOWN[field.name])
+        if field.name in COORDINATOR_VALUES and field.struct is None and self.random.random() < 0.9:
+            value = self.random.choice(COORDINATOR_VALUES[field.name])
             if value is not None or version in field.nullable:
                 return value
         return super()._value(field, root, version)

@@ -28,7 +28,7 @@ class Decided(NamedTuple):
     update: ControllerUpdate
 
 
-class Asked(NamedTuple):
+class LeaderRequest(NamedTuple):
     """A follower's request on its way to the leader."""
 
     by: BrokerId
@@ -37,8 +37,8 @@ class Asked(NamedTuple):
     ask: Ask
 
 
-class Answered(NamedTuple):
-    """And the answer to it."""
+class LeaderResponse(NamedTuple):
+    """The response to a LeaderRequest, on its way back."""
 
     to: BrokerId
     incarnation: int
@@ -62,7 +62,7 @@ class Waiting(NamedTuple):
     record: Record
 
 
-Message = Decided | Asked | Answered | Altered
+Message = Decided | LeaderRequest | LeaderResponse | Altered
 
 
 class Model:
@@ -148,7 +148,7 @@ class Model:
     def ask(self, node: Node) -> None:
         ask = node.ask(self.now_ms)
         if ask is not None:
-            self.in_flight.append(Asked(node.id, node.incarnation, node.follows, ask))
+            self.in_flight.append(LeaderRequest(node.id, node.incarnation, node.follows, ask))
 
     def at_once(self, step: Callable[[Node], object], node: Node) -> None:
         """What it sends, and what is sent in answer, arrives without delay."""
@@ -167,10 +167,10 @@ class Model:
         match message:
             case Decided():
                 node.apply(message.update, self.now_ms)
-            case Asked():
+            case LeaderRequest():
                 reply = node.serve(message.by, message.incarnation, message.ask, self.now_ms)
-                self.in_flight.append(Answered(message.by, message.incarnation, message.ask, reply))
-            case Answered() if message.incarnation == node.incarnation:
+                self.in_flight.append(LeaderResponse(message.by, message.incarnation, message.ask, reply))
+            case LeaderResponse() if message.incarnation == node.incarnation:
                 node.receive(message.ask, message.reply, self.now_ms)
             case Altered() if message.incarnation == node.incarnation:
                 node.altered(message.proposal, message.decision, self.now_ms)

@@ -14,7 +14,7 @@ from tests.support.broker import RunningBroker, leadline
 from tests.support.following import Feed
 from tests.support.topics import create_topic
 
-Said = tuple[int, str, str]
+CommandResult = tuple[int, str, str]
 
 
 class Lasting:
@@ -44,11 +44,11 @@ def typed(
     broker: RunningBroker,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> Callable[..., Said]:
+) -> Callable[..., CommandResult]:
     for module in (table, verify, replay):
         monkeypatch.setattr(module, "start_spark", lambda *_: Lasting(spark))
 
-    def type_in(*arguments: object, server: str | None = broker.bootstrap) -> Said:
+    def type_in(*arguments: object, server: str | None = broker.bootstrap) -> CommandResult:
         place = ["--bootstrap-server", server] if server else []
         code = main(["pipeline", *map(str, arguments), *place])
         return code, *capsys.readouterr()
@@ -57,7 +57,7 @@ def typed(
 
 
 def test_a_table_is_made_verified_kept_and_replayed(
-    typed: Callable[..., Said], broker: RunningBroker, tmp_path: Path
+    typed: Callable[..., CommandResult], broker: RunningBroker, tmp_path: Path
 ) -> None:
     feed, table = Feed(broker, "orders"), tmp_path / "orders"
     feed.more(30)
@@ -86,7 +86,7 @@ def test_a_table_is_made_verified_kept_and_replayed(
 
 
 def test_what_differs_is_named_and_the_exit_status_is_1(
-    typed: Callable[..., Said], broker: RunningBroker, tmp_path: Path
+    typed: Callable[..., CommandResult], broker: RunningBroker, tmp_path: Path
 ) -> None:
     from deltalake import DeltaTable
 
@@ -112,7 +112,7 @@ def test_what_differs_is_named_and_the_exit_status_is_1(
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_written(
-    typed: Callable[..., Said],
+    typed: Callable[..., CommandResult],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     arguments: tuple[str, ...],
@@ -126,7 +126,7 @@ def test_bad_input_is_one_line_and_nothing_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_broker_that_is_not_there_is_one_line(typed: Callable[..., Said], tmp_path: Path) -> None:
+def test_a_broker_that_is_not_there_is_one_line(typed: Callable[..., CommandResult], tmp_path: Path) -> None:
     code, _, err = typed("table", "orders", tmp_path / "t", "--timeout", "0.3", server="localhost:1")
     assert (code, len(err.splitlines())) == (1, 1)
     assert "cannot reach localhost:1" in err

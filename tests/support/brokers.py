@@ -180,17 +180,17 @@ class DirectLeaderClient:
         self._brokers, self._here, self._there = brokers, here, there
 
     async def ask(self, request: Message, kind: type[M], version: int, timeout_s: float, /) -> M:
-        frame = await self._asked(joined(request_frame(request, version, 7, "test")))
+        frame = await self._exchange(joined(request_frame(request, version, 7, "test")))
         return parse_response(kind, frame, version)[1]
 
     async def converse(self, what: str, first: EncodeRequest, heard: NextRequest, timeout_s: float, /) -> bytearray:
         ask: EncodeRequest | None = first
         while ask is not None:
-            frame = await self._asked(ask(7, "test"))
+            frame = await self._exchange(ask(7, "test"))
             ask = heard(memoryview(frame))
         return frame
 
-    async def _asked(self, request: Buffer) -> bytearray:
+    async def _exchange(self, request: Buffer) -> bytearray:
         await asyncio.sleep(0)
         node = self._brokers.nodes.get(self._there)
         if node is None or not self._brokers.is_connected(self._here, self._there):

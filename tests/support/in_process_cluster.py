@@ -68,8 +68,8 @@ async def cluster_in_process(
 
         started: list[Broker] = []
         for id in range(brokers):
-            given = {"broker.id": str(id), "log.dirs": str(path / str(id)), "zookeeper.connect": "in-memory"}
-            broker = Broker(broker_settings(given | dict(settings(id))), Ports(open_tree=open_tree))
+            own = {"broker.id": str(id), "log.dirs": str(path / str(id)), "zookeeper.connect": "in-memory"}
+            broker = Broker(broker_settings(own | dict(settings(id))), Ports(open_tree=open_tree))
             await broker.start()
             stack.push_async_callback(broker.stop)
             started.append(broker)

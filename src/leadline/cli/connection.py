@@ -67,7 +67,7 @@ class ClusterConnection:
             properties["bootstrap.servers"] = options.bootstrap_server
         properties.setdefault("bootstrap.servers", DEFAULT_SERVER)
         properties.setdefault("client.id", "leadline")
-        self.given = properties  # under the names of Kafka's clients or of librdkafka
+        self.configured_properties = properties  # under the names of Kafka's clients or of librdkafka
         self.security = checked_security(properties)
         self._properties: dict[str, str] | None = None
         self._stores: ClientStores | None = None
@@ -93,7 +93,7 @@ class ClusterConnection:
         if self._properties is None:
             general = {
                 name: value
-                for name, value in self.given.items()
+                for name, value in self.configured_properties.items()
                 if name not in WITHOUT_EFFECT and not name.startswith(PREFIXES)
             }
             self._properties = {**general, **settings_or_failure(self.security.librdkafka)}

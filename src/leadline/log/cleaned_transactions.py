@@ -16,7 +16,7 @@ class CleanedTransactions:
     def __init__(self, aborted: Sequence[AbortedTxn] = ()) -> None:
         self._coming: list[tuple[Offset, AbortedTxn]] = []
         self._aborting: dict[int, AbortedTxn] = {}
-        self._seen: set[int] = set()  # aborting producers with batches that still exist
+        self._aborting_with_batches: set[int] = set()  # those with batches that still exist
         self._committing: set[int] = set()
         self.kept: TxnIndex | None = None  # the transaction index of the cleaned segment
         self.add(aborted)
@@ -36,7 +36,7 @@ class CleanedTransactions:
         if not header.is_transactional:
             return False
         if header.producer_id in self._aborting:
-            self._seen.add(header.producer_id)
+            self._aborting_with_batches.add(header.producer_id)
             return True
         self._committing.add(header.producer_id)
         return False
@@ -51,9 +51,9 @@ class CleanedTransactions:
         producer_id = header.producer_id
         if kind is ControlType.ABORT:
             txn = self._aborting.pop(producer_id, None)
-            if txn is None or producer_id not in self._seen:
+            if txn is None or producer_id not in self._aborting_with_batches:
                 return True
-            self._seen.discard(producer_id)
+            self._aborting_with_batches.discard(producer_id)
             if self.kept is not None:
                 self.kept.append(txn)
             return False

@@ -124,21 +124,21 @@ class SecurityProperties:
     mechanism: str | None  # None: no SASL
     login: ClientLogin | None  # None: no SASL, or a mechanism without a password
     oauth: Mapping[str, Secret]  # the options of OAuthBearerLoginModule
-    given: Mapping[str, str]  # the security properties as they were given
+    properties: Mapping[str, str]  # the security properties as they were given
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> "SecurityProperties":
         """InvalidSetting names every property that is wrong."""
-        given = {name: value for name, value in properties.items() if name.startswith(PREFIXES)}
-        protocol = given.get("security.protocol", PLAINTEXT).upper()
+        own = {name: value for name, value in properties.items() if name.startswith(PREFIXES)}
+        protocol = own.get("security.protocol", PLAINTEXT).upper()
         if protocol not in PROTOCOLS:
             raise InvalidSetting(f"security.protocol={protocol}: it is {', '.join(PROTOCOLS[:-1])} or {PROTOCOLS[-1]}")
-        if problems := list(_problems(given, protocol)):
+        if problems := list(_problems(own, protocol)):
             raise InvalidSetting("; ".join(problems))
         if not protocol.startswith("SASL"):
-            return cls(protocol, None, None, {}, given)
-        mechanism = _mechanism(given)
-        return cls(protocol, mechanism, *_login(given, mechanism), given)
+            return cls(protocol, None, None, {}, own)
+        mechanism = _mechanism(own)
+        return cls(protocol, mechanism, *_login(own, mechanism), own)
 
     @property
     def uses_tls(self) -> bool:
@@ -146,24 +146,26 @@ class SecurityProperties:
 
     @property
     def checks_names(self) -> bool:
-        return self.given.get(HOSTNAME_CHECK, "https").lower() not in ("", "none")
+        return self.properties.get(HOSTNAME_CHECK, "https").lower() not in ("", "none")
 
     def stores(self, read: ReadFile) -> ClientStores:
         """The stores under Kafka's names. Raises InvalidSetting."""
-        given = self.given
+        properties = self.properties
         trust = TrustStoreSettings(
-            _store_type(given, "truststore", "certificates"),
-            given.get("ssl.truststore.location"),
-            None if _is_pem(given, "truststore", "certificates") else _secret(given, "ssl.truststore.password"),
-            _secret(given, "ssl.truststore.certificates"),
+            _store_type(properties, "truststore", "certificates"),
+            properties.get("ssl.truststore.location"),
+            None
+            if _is_pem(properties, "truststore", "certificates")
+            else _secret(properties, "ssl.truststore.password"),
+            _secret(properties, "ssl.truststore.certificates"),
         )
         key = KeyStoreSettings(
-            _store_type(given, "keystore", "key"),
-            given.get("ssl.keystore.location"),
-            None if _is_pem(given, "keystore", "key") else _secret(given, "ssl.keystore.password"),
-            _secret(given, "ssl.key.password") if _has_store(given, "keystore") else None,
-            _secret(given, "ssl.keystore.key"),
-            _secret(given, "ssl.keystore.certificate.chain"),
+            _store_type(properties, "keystore", "key"),
+            properties.get("ssl.keystore.location"),
+            None if _is_pem(properties, "keystore", "key") else _secret(properties, "ssl.keystore.password"),
+            _secret(properties, "ssl.key.password") if _has_store(properties, "keystore") else None,
+            _secret(properties, "ssl.keystore.key"),
+            _secret(properties, "ssl.keystore.certificate.chain"),
         )
         return ClientStores(load_trust_store(trust, read), load_key_store(key, read))
 
@@ -175,7 +177,7 @@ class SecurityProperties:
             raise InvalidSetting(f"{JAAS}: tokenauth: librdkafka cannot log in with a delegation token")
         translated = {
             name: value
-            for name, value in self.given.items()
+            for name, value in self.properties.items()
             if name in PEM_TLS or name in LIBRDKAFKA or name == "security.protocol"
         }
         if self.mechanism is not None:
@@ -185,12 +187,12 @@ class SecurityProperties:
             translated["sasl.password"] = self.login.password.reveal_text()
         if self.oauth:
             translated |= _librdkafka_oauth(self.oauth)
-        if HOSTNAME_CHECK in self.given:
+        if HOSTNAME_CHECK in self.properties:
             translated[HOSTNAME_CHECK] = "https" if self.checks_names else "none"
-        if suites := self.given.get("ssl.cipher.suites"):
+        if suites := self.properties.get("ssl.cipher.suites"):
             translated["ssl.cipher.suites"] = ":".join(self._openssl_ciphers(suites))
-        if "ssl.key.password" in self.given and not _has_store(self.given, "keystore"):
-            translated["ssl.key.password"] = self.given["ssl.key.password"]
+        if "ssl.key.password" in self.properties and not _has_store(self.properties, "keystore"):
+            translated["ssl.key.password"] = self.properties["ssl.key.password"]
         return translated
 
     def _openssl_ciphers(self, suites: str) -> list[str]:
@@ -204,7 +206,7 @@ class SecurityProperties:
 
     def check_own(self) -> None:
         """InvalidSetting for what neither our own client nor kafka-python can do."""
-        unusable = sorted(self.given.keys() & {*LIBRDKAFKA})
+        unusable = sorted(self.properties.keys() & {*LIBRDKAFKA})
         if unusable:
             raise InvalidSetting(f"{', '.join(unusable)}: this command cannot use it; it can use {', '.join(NAMES)}")
         if self.mechanism in (OAUTHBEARER, GSSAPI):
@@ -223,23 +225,23 @@ class SecurityProperties:
         )
         context = ListenerTls(own, stores.key, trust).client_context
         try:
-            _load_pem(context, self.given)
+            _load_pem(context, self.properties)
         except (OSError, ValueError) as error:
             raise InvalidSetting(f"a certificate or key cannot be read: {_reason(error)}") from None
-        if self.given.get(VERIFICATION, "true").lower() == "false":
+        if self.properties.get(VERIFICATION, "true").lower() == "false":
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return context
 
     def _pem_trust(self) -> TrustStoreSettings:
-        certificates = _secret(self.given, "ssl.ca.pem")
-        return TrustStoreSettings(PEM, self.given.get("ssl.ca.location"), certificates=certificates)
+        certificates = _secret(self.properties, "ssl.ca.pem")
+        return TrustStoreSettings(PEM, self.properties.get("ssl.ca.location"), certificates=certificates)
 
     def _iana_suites(self) -> list[str]:
-        return self.given.get("ssl.cipher.suites", "").split(",")
+        return self.properties.get("ssl.cipher.suites", "").split(",")
 
     def _enabled_protocols(self) -> tuple[str, ...]:
         """Older versions than TLS 1.2 stand in many files, and are left out."""
-        named = {name.strip() for name in self.given.get("ssl.enabled.protocols", "").split(",")}
+        named = {name.strip() for name in self.properties.get("ssl.enabled.protocols", "").split(",")}
         return tuple(name for name in (TLS_1_2, TLS_1_3) if name in named) or (TLS_1_2, TLS_1_3)
 
 
@@ -259,26 +261,26 @@ def librdkafka_stores(stores: ClientStores) -> Iterator[dict[str, str]]:
 # Checks
 
 
-def _problems(given: Mapping[str, str], protocol: str) -> Iterator[str]:
-    unknown = sorted(given.keys() - _EXISTING)
+def _problems(properties: Mapping[str, str], protocol: str) -> Iterator[str]:
+    unknown = sorted(properties.keys() - _EXISTING)
     if unknown:
         yield f"there is no property {', '.join(f'{name}{nearest(name, _EXISTING)}' for name in unknown)}"
-    classes = sorted(name for name in given.keys() & {*JAVA_CLASSES} if not _is_oauth_handler(given, name))
+    classes = sorted(name for name in properties.keys() & {*JAVA_CLASSES} if not _is_oauth_handler(properties, name))
     if classes:
         yield f"{', '.join(classes)}: classes and providers of Java cannot be used here"
     for prefixes, part, others in ((TLS_PREFIXES, "SSL", "SSL or SASL_SSL"), (SASL_PREFIXES, "SASL", "SASL_SSL")):
-        idle = sorted(name for name in given.keys() - {*unknown, *classes} if name.startswith(prefixes))
+        idle = sorted(name for name in properties.keys() - {*unknown, *classes} if name.startswith(prefixes))
         if idle and not (protocol.endswith(part) if part == "SSL" else protocol.startswith(part)):
             verb = "has" if len(idle) == 1 else "have"
             yield f"{', '.join(idle)} {verb} no effect with security.protocol={protocol}: set it to {others}"
 
 
-def _is_oauth_handler(given: Mapping[str, str], name: str) -> bool:
-    return name == "sasl.login.callback.handler.class" and given[name] in OAUTH_HANDLERS
+def _is_oauth_handler(properties: Mapping[str, str], name: str) -> bool:
+    return name == "sasl.login.callback.handler.class" and properties[name] in OAUTH_HANDLERS
 
 
-def _mechanism(given: Mapping[str, str]) -> str:
-    mechanism = given.get("sasl.mechanism", given.get("sasl.mechanisms", "")).upper()
+def _mechanism(properties: Mapping[str, str]) -> str:
+    mechanism = properties.get("sasl.mechanism", properties.get("sasl.mechanisms", "")).upper()
     if not mechanism:
         raise InvalidSetting(f"sasl.mechanism is missing: it is {', '.join(MECHANISMS[:-1])} or {MECHANISMS[-1]}")
     if mechanism not in MECHANISMS:
@@ -286,8 +288,8 @@ def _mechanism(given: Mapping[str, str]) -> str:
     return mechanism
 
 
-def _login(given: Mapping[str, str], mechanism: str) -> tuple[ClientLogin | None, Mapping[str, Secret]]:
-    line = given.get(JAAS)
+def _login(properties: Mapping[str, str], mechanism: str) -> tuple[ClientLogin | None, Mapping[str, Secret]]:
+    line = properties.get(JAAS)
     if mechanism == GSSAPI:
         if line is not None:
             raise InvalidSetting(f"{JAAS}: of GSSAPI it cannot be used here; librdkafka has sasl.kerberos.*")
@@ -295,9 +297,9 @@ def _login(given: Mapping[str, str], mechanism: str) -> tuple[ClientLogin | None
     if line is None:
         if mechanism == OAUTHBEARER:
             return None, {}
-        if missing := [name for name in ("sasl.username", "sasl.password") if name not in given]:
+        if missing := [name for name in ("sasl.username", "sasl.password") if name not in properties]:
             raise InvalidSetting(f"{JAAS} is missing, or {' and '.join(missing)}: {mechanism} needs a user")
-        return ClientLogin(given["sasl.username"], Secret.of(given["sasl.password"])), {}
+        return ClientLogin(properties["sasl.username"], Secret.of(properties["sasl.password"])), {}
     module = parse_jaas_line(JAAS, Secret.of(line))
     check_mechanism(JAAS, mechanism, module)
     if module.name == OAUTHBEARER_LOGIN_MODULE:
@@ -323,36 +325,36 @@ def _librdkafka_oauth(options: Mapping[str, Secret]) -> dict[str, str]:
 # Stores
 
 
-def _has_store(given: Mapping[str, str], store: str) -> bool:
-    return any(name.startswith(f"ssl.{store}.") for name in given)
+def _has_store(properties: Mapping[str, str], store: str) -> bool:
+    return any(name.startswith(f"ssl.{store}.") for name in properties)
 
 
-def _store_type(given: Mapping[str, str], store: str, inline: str) -> str:
+def _store_type(properties: Mapping[str, str], store: str, inline: str) -> str:
     """Kafka's default is JKS. What is written into the property itself can only be PEM."""
-    default = PEM if f"ssl.{store}.{inline}" in given else JKS
-    return given.get(f"ssl.{store}.type", default).upper()
+    default = PEM if f"ssl.{store}.{inline}" in properties else JKS
+    return properties.get(f"ssl.{store}.type", default).upper()
 
 
-def _is_pem(given: Mapping[str, str], store: str, inline: str) -> bool:
-    return _store_type(given, store, inline) == PEM
+def _is_pem(properties: Mapping[str, str], store: str, inline: str) -> bool:
+    return _store_type(properties, store, inline) == PEM
 
 
-def _secret(given: Mapping[str, str], name: str) -> Secret | None:
-    return Secret.of(given[name]) if name in given else None
+def _secret(properties: Mapping[str, str], name: str) -> Secret | None:
+    return Secret.of(properties[name]) if name in properties else None
 
 
-def _load_pem(context: ssl.SSLContext, given: Mapping[str, str]) -> None:
+def _load_pem(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
     """The key, the certificate and what is revoked, under librdkafka's names."""
-    if "ssl.crl.location" in given:
-        context.load_verify_locations(given["ssl.crl.location"])
+    if "ssl.crl.location" in properties:
+        context.load_verify_locations(properties["ssl.crl.location"])
         context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
-    if "ssl.certificate.location" in given:
-        key = given.get("ssl.key.location")
-        context.load_cert_chain(given["ssl.certificate.location"], key, given.get("ssl.key.password") or "")
-    elif "ssl.certificate.pem" in given:
-        pem = f"{given.get('ssl.key.pem', '')}\n{given['ssl.certificate.pem']}\n"
+    if "ssl.certificate.location" in properties:
+        key = properties.get("ssl.key.location")
+        context.load_cert_chain(properties["ssl.certificate.location"], key, properties.get("ssl.key.password") or "")
+    elif "ssl.certificate.pem" in properties:
+        pem = f"{properties.get('ssl.key.pem', '')}\n{properties['ssl.certificate.pem']}\n"
         with memory_file(pem.encode()) as path:
-            context.load_cert_chain(path, password=given.get("ssl.key.password") or "")
+            context.load_cert_chain(path, password=properties.get("ssl.key.password") or "")
 
 
 def _reason(error: Exception) -> str:

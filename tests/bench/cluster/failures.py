@@ -88,13 +88,13 @@ class Acknowledged:
         self._times: list[float] = []
         self._sent = 0
 
-    def _told(self, error: object, _: object) -> None:
+    def _delivered(self, error: object, _: object) -> None:
         assert error is None, error
         self._times.append(time.monotonic())
 
     def _send(self) -> None:
         """And wait a little, whatever comes meanwhile."""
-        self._producer.produce(self._topic, b"x" * 100, on_delivery=self._told)
+        self._producer.produce(self._topic, b"x" * 100, on_delivery=self._delivered)
         self._sent += 1
         until_s = time.monotonic() + SEND_S
         while (left_s := until_s - time.monotonic()) > 0:

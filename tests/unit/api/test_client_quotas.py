@@ -110,8 +110,8 @@ def test_a_filter_shows_the_entities_that_it_names(components: list[Filter], str
     async def test(client: InMemoryClient) -> None:
         for names in ENTITIES:
             assert await alter(client, names, controller_mutation_rate=1.5) == (0, None)
-        found = await described(client, *components, strict=strict)
-        assert sorted(map(str, found)) == sorted(str(dict(ENTITIES[index])) for index in matching)
+        entities = await described(client, *components, strict=strict)
+        assert sorted(map(str, entities)) == sorted(str(dict(ENTITIES[index])) for index in matching)
 
     run(test)
 

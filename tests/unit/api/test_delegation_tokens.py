@@ -44,19 +44,19 @@ class TokenClient:
         request = m.DescribeDelegationTokenRequest(owners=named)
         return await self._client.send(request, m.DescribeDelegationTokenResponse, version)
 
-    async def seen(self, *owners: Principal) -> set[str]:
+    async def visible_ids(self, *owners: Principal) -> set[str]:
         response = await self.describe(*owners)
         assert response.error_code == 0
         return {token.token_id for token in response.tokens}
 
 
 def run_tokens(test: Callable[[AuthorizedBroker], Awaitable[None]], **settings: str) -> None:
-    given = {
+    defaults = {
         "listeners": "PLAINTEXT://localhost:0,SASL_PLAINTEXT://localhost:0",
         "sasl.enabled.mechanisms": "SCRAM-SHA-256",
         "delegation.token.secret.key": "topsecret",
     }
-    run_authorized(test, **{name: value for name, value in (given | settings).items() if value})
+    run_authorized(test, **{name: value for name, value in (defaults | settings).items() if value})
 
 
 def principals_of(response: m.CreateDelegationTokenResponse) -> tuple[str, str]:
@@ -83,7 +83,7 @@ def test_a_token_is_created_renewed_described_and_ended() -> None:
         code, sooner_ms = await alice.expire(bytes(created.hmac), 1000)
         assert (code, sooner_ms < expiry_ms) == (0, True)
         assert (await bob.expire(bytes(created.hmac)))[0] == 0
-        assert await alice.seen() == set()
+        assert await alice.visible_ids() == set()
         assert await alice.renew(bytes(created.hmac)) == (NOT_FOUND, -1)
 
     run_tokens(test)
@@ -115,7 +115,7 @@ def test_a_token_for_another_owner_needs_the_right_to_create_his() -> None:
         broker.put(rule(AclOperation.CREATE_TOKENS, ResourceType.USER, "User:bob"))
         created = await for_bob()
         assert (created.error_code, *principals_of(created)) == (0, "User:bob", "User:alice")
-        assert await alice.seen() == await TokenClient(broker, BOB).seen() == {created.token_id}
+        assert await alice.visible_ids() == await TokenClient(broker, BOB).visible_ids() == {created.token_id}
         assert await alice.renew(bytes(created.hmac)) == (MISMATCH, -1)
 
     run_tokens(test)
@@ -173,13 +173,13 @@ def test_tokens_of_others_are_seen_with_a_right_to_the_token_or_to_its_owner() -
     async def test(broker: AuthorizedBroker) -> None:
         bob, clara, alice = (TokenClient(broker, principal) for principal in (BOB, CLARA, ALICE))
         of_bob, of_clara = (await bob.create()).token_id, (await clara.create()).token_id
-        assert await alice.seen() == set()
+        assert await alice.visible_ids() == set()
         broker.put(rule(AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN, of_bob))
-        assert await alice.seen() == {of_bob}
+        assert await alice.visible_ids() == {of_bob}
         broker.put(rule(AclOperation.DESCRIBE_TOKENS, ResourceType.USER, "User:clara"))
-        assert await alice.seen() == {of_bob, of_clara}
-        assert await alice.seen(CLARA) == {of_clara}
-        assert await alice.seen(ALICE) == set()
+        assert await alice.visible_ids() == {of_bob, of_clara}
+        assert await alice.visible_ids(CLARA) == {of_clara}
+        assert await alice.visible_ids(ALICE) == set()
         nobody = m.DescribeDelegationTokenRequest(owners=[])
         assert (await alice._client.send(nobody, m.DescribeDelegationTokenResponse, 3)).tokens == []
 

@@ -29,11 +29,11 @@ def run(path: Path, test: Callable[[Brokers], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-def told(node: Node) -> dict[str, Any]:
+def explanation(node: Node) -> dict[str, Any]:
     (entry,) = explanations([f"{PREFIX}{TP}"], node.replicas, node.services.clock.now_ms())
     assert (entry.name, entry.read_only) == (f"{PREFIX}{TP}", True)
-    found: dict[str, Any] = json.loads(str(entry.value))
-    return found
+    value: dict[str, Any] = json.loads(str(entry.value))
+    return value
 
 
 async def produce(node: Node, acks: int) -> None:
@@ -48,17 +48,19 @@ def test_a_leader_tells_of_its_followers_and_a_follower_of_itself(tmp_path: Path
     async def test(cluster: Brokers) -> None:
         await produce(cluster.leader, acks=-1)
         await cluster.all_hold(2)
-        await eventually(lambda: all(each["log_end"] == 2 for each in told(cluster.leader)["leads"]["followers"]))
-        leader, follower = told(cluster.nodes[1]), told(cluster.nodes[3])
+        await eventually(
+            lambda: all(replica["log_end"] == 2 for replica in explanation(cluster.leader)["leads"]["followers"])
+        )
+        leader, follower = explanation(cluster.nodes[1]), explanation(cluster.nodes[3])
         assert (leader["broker"], leader["leader"], leader["high_watermark"], leader["epochs"]) == (1, 1, 2, [[0, 0]])
         assert (leader["leads"]["isr"], leader["leads"]["asked_isr"]) == ([1, 2, 3], None)
-        assert [each["id"] for each in leader["leads"]["followers"]] == [2, 3]
+        assert [replica["id"] for replica in leader["leads"]["followers"]] == [2, 3]
         before = leader["leads"]["followers"][0]["fetched_ms"]
         await eventually(
-            lambda: told(cluster.leader)["leads"]["followers"][0]["caught_up_ms"] > before
+            lambda: explanation(cluster.leader)["leads"]["followers"][0]["caught_up_ms"] > before
         )  # idle, but there
         assert (follower["leads"], follower["follows"]["state"], follower["follows"]["offset"]) == (None, "FETCHING", 2)
-        assert [each["leader"] for each in follower["history"]["elections"]] == [1]
+        assert [election["leader"] for election in follower["history"]["elections"]] == [1]
 
     run(tmp_path, test)
 
@@ -75,11 +77,11 @@ def test_a_former_leader_remembers_what_it_truncated_and_the_new_one_who_joined(
         cluster.cut_off.clear()
         await cluster.restart(old.id)
         await eventually(lambda: cluster.isr == {1, 2, 3})
-        (truncation,) = told(cluster.nodes[1])["history"]["truncations"]
+        (truncation,) = explanation(cluster.nodes[1])["history"]["truncations"]
         assert (truncation["log_end"], truncation["to_offset"], truncation["leader"]) == (4, 2, 2)
         assert truncation["warning"] is None
-        history = told(cluster.nodes[2])["history"]
-        assert [each["leader"] for each in history["elections"]][:2] == [1, 2]
+        history = explanation(cluster.nodes[2])["history"]
+        assert [election["leader"] for election in history["elections"]][:2] == [1, 2]
         assert history["isr_changes"][-1]["why"] == "replica 1 holds all records up to 2"
 
     run(tmp_path, test)
@@ -94,8 +96,8 @@ def test_who_is_late_is_out_for_a_reason_that_is_told(tmp_path: Path) -> None:
         while cluster.isr != {1, 2}:
             await asyncio.sleep(0.02)
             await leader.replicas.tasks.expire_isrs()
-        await eventually(lambda: bool(told(leader)["history"]["isr_changes"]))
-        (change,) = told(leader)["history"]["isr_changes"]
+        await eventually(lambda: bool(explanation(leader)["history"]["isr_changes"]))
+        (change,) = explanation(leader)["history"]["isr_changes"]
         assert (change["before"], change["after"]) == ([1, 2, 3], [1, 2])
         assert "replica 3 is at 0, the log ends at 2" in change["why"]
 

@@ -24,8 +24,8 @@ def params(version: int = 11, *, config: BrokerConfig | None = None, **fields: o
 def test_a_follower_reads_up_to_the_end_and_a_consumer_what_is_committed(
     replica: int, level: int, isolation: Isolation
 ) -> None:
-    asked = params(replica_id=replica, isolation_level=level)
-    assert (asked.isolation, asked.is_follower) == (isolation, replica >= 0)
+    fetch = params(replica_id=replica, isolation_level=level)
+    assert (fetch.isolation, fetch.is_follower) == (isolation, replica >= 0)
 
 
 @pytest.mark.parametrize(("version", "replica"), [(14, 5), (15, 7)])

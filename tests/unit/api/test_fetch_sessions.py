@@ -76,7 +76,7 @@ def test_what_changes_and_what_is_forgotten(sessions: Sessions) -> None:
         False,
         0,
     )
-    assert {wanted.partition: at.fetch_offset for wanted, at in session.positions.items()} == {1: 7, 2: 0, 3: 7}
+    assert {partition.partition: at.fetch_offset for partition, at in session.positions.items()} == {1: 7, 2: 0, 3: 7}
 
 
 def test_a_session_with_nothing_left_is_over(sessions: Sessions) -> None:
@@ -102,10 +102,10 @@ def test_all_sessions_together_hold_so_much_and_no_more(sessions: Sessions, monk
 
 
 def test_news_are_told_once(sessions: Sessions) -> None:
-    session, wanted = opened(sessions, 0), TopicIdPartition("t", NO_ID.bytes, 0)
-    assert session.has_news(wanted, SentWatermarks(5, 5, 0))
-    assert not session.has_news(wanted, SentWatermarks(5, 5, 0))
-    assert session.has_news(wanted, SentWatermarks(6, 5, 0))
+    session, partition = opened(sessions, 0), TopicIdPartition("t", NO_ID.bytes, 0)
+    assert session.has_news(partition, SentWatermarks(5, 5, 0))
+    assert not session.has_news(partition, SentWatermarks(5, 5, 0))
+    assert session.has_news(partition, SentWatermarks(6, 5, 0))
 
 
 class Ended:

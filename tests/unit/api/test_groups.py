@@ -39,8 +39,8 @@ def describe(connection: Connection, group: str) -> DescribeConfigsResponse.Desc
 def test_a_group_tells_why_it_rebalanced(tmp_path: Path) -> None:
     settings = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
     with leadline(tmp_path / "data", **settings) as broker, closing(Connection("localhost", broker.port)) as connection:
-        found = connection.ask(FindCoordinatorResponse, FindCoordinatorRequest(coordinator_keys=["g"]), 4)
-        assert found.coordinators[0].error_code == 0  # at once, though the topic is new
+        located = connection.ask(FindCoordinatorResponse, FindCoordinatorRequest(coordinator_keys=["g"]), 4)
+        assert located.coordinators[0].error_code == 0  # at once, though the topic is new
         assert describe(connection, "g").error_code == GROUP_ID_NOT_FOUND
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range")
         join = JoinGroupRequest(
@@ -65,10 +65,10 @@ def test_a_group_tells_why_it_rebalanced(tmp_path: Path) -> None:
         assert connection.ask(SyncGroupResponse, sync, 5).error_code == 0
         (entry,) = describe(connection, "g").configs
         assert (entry.name, entry.read_only, entry.is_sensitive) == ("leadline.rebalances", True, False)
-        (told,) = json.loads(entry.value or "")
-        assert told["took_ms"] >= 0
-        assert told["began_ms"] > 0
-        assert {name: value for name, value in told.items() if name not in ("took_ms", "began_ms")} == {
+        (rebalance,) = json.loads(entry.value or "")
+        assert rebalance["took_ms"] >= 0
+        assert rebalance["began_ms"] > 0
+        assert {name: value for name, value in rebalance.items() if name not in ("took_ms", "began_ms")} == {
             "state": "Empty",
             "causes": [
                 {

@@ -74,13 +74,15 @@ def lead(broker: Broker, **changed: object) -> LeaderAndIsrRequest:
     )
     for name in [name for name in changed if hasattr(state, name) and name != "controller_epoch"]:
         setattr(state, name, changed.pop(name))
-    told = LeaderAndIsrRequest.LeaderAndIsrTopicState(topic_name="t", topic_id=topic.id, partition_states=[state])
+    topic_state = LeaderAndIsrRequest.LeaderAndIsrTopicState(
+        topic_name="t", topic_id=topic.id, partition_states=[state]
+    )
     if "topic_id" in changed:
-        told.topic_id = changed.pop("topic_id")  # type: ignore[assignment]
+        topic_state.topic_id = changed.pop("topic_id")  # type: ignore[assignment]
     request = LeaderAndIsrRequest(
         controller_epoch=broker.services.metadata.controller_epoch,
         broker_epoch=broker.services.metadata.broker_epoch,
-        topic_states=[told],
+        topic_states=[topic_state],
     )
     for name, value in changed.items():
         setattr(request, name, value)
@@ -104,7 +106,7 @@ def test_what_is_old_or_does_not_fit_is_refused(tmp_path: Path) -> None:
             ({}, 0),
         ):
             answer = await leader_and_isr(lead(broker, **of_partition), ctx)
-            assert [each.error_code for each in answer.topics[0].partition_errors] == [code], of_partition
+            assert [error.error_code for error in answer.topics[0].partition_errors] == [code], of_partition
         assert services.replicas.hosted[T0].leader.epoch == 1
 
     run(tmp_path, test)
@@ -118,11 +120,15 @@ def test_an_unclean_election_is_told_and_remembered_as_one(tmp_path: Path, caplo
         await leader_and_isr(lead(broker, leader_recovery_state=1), ctx)
         await leader_and_isr(lead(broker, leader=7, leader_epoch=2, leader_recovery_state=1), ctx)
         history = services.replicas.hosted[T0].history
-        assert [(each.epoch, each.unclean) for each in history.elections] == [(0, False), (1, True), (2, True)]
+        assert [(election.epoch, election.unclean) for election in history.elections] == [
+            (0, False),
+            (1, True),
+            (2, True),
+        ]
 
     run(tmp_path, test)
-    (said,) = (record.getMessage() for record in caplog.records if "unclean" in record.getMessage())
-    assert said == "t-0: unclean election: records from 0 on that only other replicas hold are lost"
+    (message,) = (record.getMessage() for record in caplog.records if "unclean" in record.getMessage())
+    assert message == "t-0: unclean election: records from 0 on that only other replicas hold are lost"
 
 
 class WaitingFetch:

@@ -30,8 +30,8 @@ def tmp_path() -> Iterator[Path]:
 
 
 def codes(connection: Connection, version: int, *names: str) -> list[int]:
-    asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
-    answer = connection.ask(MetadataResponse, MetadataRequest(topics=asked), version)
+    topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+    answer = connection.ask(MetadataResponse, MetadataRequest(topics=topics), version)
     return [topic.error_code for topic in answer.topics]
 
 
@@ -48,9 +48,9 @@ def test_topics_are_neither_made_nor_deleted_where_that_is_switched_off(tmp_path
                 request.topics = [DeleteTopicsRequest.DeleteTopicState(name="new")]
             else:
                 request.topic_names = ["new"]
-            (told,) = connection.ask(DeleteTopicsResponse, request, version).responses
-            assert told.error_code == (73 if version >= 3 else 42)
-            assert version < 5 or "delete.topic.enable=false" in (told.error_message or "")
+            (response,) = connection.ask(DeleteTopicsResponse, request, version).responses
+            assert response.error_code == (73 if version >= 3 else 42)
+            assert version < 5 or "delete.topic.enable=false" in (response.error_message or "")
         assert codes(connection, 9, "new") == [0]
 
 
@@ -86,10 +86,10 @@ def test_the_topics_of_coordinators_have_settings_of_their_own(
         "transaction.state.log.segment.bytes": 998,
     }
     with leadline(tmp_path / "data", **settings) as broker, closing(Connection("localhost", broker.port)) as connection:
-        asked = [MetadataRequest.MetadataRequestTopic(name=topic)]
-        (told,) = connection.ask(MetadataResponse, MetadataRequest(topics=asked), 9).topics
-        assert (told.error_code, told.is_internal, len(told.partitions)) == (0, True, partitions)
-        assert {len(partition.replica_nodes) for partition in told.partitions} == {1}
+        topics = [MetadataRequest.MetadataRequestTopic(name=topic)]
+        (description,) = connection.ask(MetadataResponse, MetadataRequest(topics=topics), 9).topics
+        assert (description.error_code, description.is_internal, len(description.partitions)) == (0, True, partitions)
+        assert {len(partition.replica_nodes) for partition in description.partitions} == {1}
         resource = DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=2, resource_name=topic, configuration_keys=list(config)
         )

@@ -33,9 +33,9 @@ def tmp_path() -> Iterator[Path]:
 
 
 def test_super_users_that_are_no_principals_stop_the_start_before_anything_is_opened(tmp_path: Path) -> None:
-    given = {"log.dirs": str(tmp_path / "data"), "authorizer.class.name": ACL_AUTHORIZER, "super.users": "alice"}
+    properties = {"log.dirs": str(tmp_path / "data"), "authorizer.class.name": ACL_AUTHORIZER, "super.users": "alice"}
     with pytest.raises(InvalidSetting, match=r"super\.users=alice: expected a string in format"):
-        Broker(broker_settings(given))
+        Broker(broker_settings(properties))
     assert not (tmp_path / "data").exists()
 
 
@@ -77,8 +77,8 @@ def test_without_an_authorizer_the_tree_has_no_nodes_of_acls(tmp_path: Path) -> 
     asyncio.run(main())
 
 
-def doors(address: str = "127.0.0.1", *bindings: AclBinding, **given: str) -> list[str]:
-    settings = broker_settings({name.replace("_", "."): value for name, value in given.items()})
+def doors(address: str = "127.0.0.1", *bindings: AclBinding, **properties: str) -> list[str]:
+    settings = broker_settings({name.replace("_", "."): value for name, value in properties.items()})
     authorizer = Authorizer() if settings.broker.authorizer_class_name else None
     for pattern, entry in bindings:
         assert authorizer is not None
@@ -101,20 +101,20 @@ def doors(address: str = "127.0.0.1", *bindings: AclBinding, **given: str) -> li
     ],
 )
 def test_a_listener_beyond_loopback_without_an_authorizer_is_named(address: str, is_open: bool) -> None:
-    found = doors(address)
-    assert len(found) == is_open
+    lines = doors(address)
+    assert len(lines) == is_open
     if is_open:
-        assert f"listener PLAINTEXT is open to other machines ({address})" in found[0]
+        assert f"listener PLAINTEXT is open to other machines ({address})" in lines[0]
     assert doors(address, authorizer_class_name=ACL_AUTHORIZER) == []
 
 
 def test_everything_for_everybody_is_named() -> None:
-    given = {"authorizer_class_name": ACL_AUTHORIZER}
-    (line,) = doors(super_users="User:root;User:ANONYMOUS", **given)
+    properties = {"authorizer_class_name": ACL_AUTHORIZER}
+    (line,) = doors(super_users="User:root;User:ANONYMOUS", **properties)
     assert line.startswith("super.users has User:ANONYMOUS, and listener PLAINTEXT asks nobody who they are")
-    (line,) = doors(**given, **{"allow.everyone.if.no.acl.found": "true"})
+    (line,) = doors(**properties, **{"allow.everyone.if.no.acl.found": "true"})
     assert line == "allow.everyone.if.no.acl.found=true, and there are no ACLs: everybody may do everything"
-    assert doors("127.0.0.1", READS_T, **given, **{"allow.everyone.if.no.acl.found": "true"}) == []
+    assert doors("127.0.0.1", READS_T, **properties, **{"allow.everyone.if.no.acl.found": "true"}) == []
 
 
 def test_the_start_warns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -110,8 +110,8 @@ async def server(
     try:
         yield net, client
     finally:
-        for each in clients:
-            each.writer.close()
+        for connected in clients:
+            connected.writer.close()
         await net.close()
 
 

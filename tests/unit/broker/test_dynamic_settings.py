@@ -119,12 +119,12 @@ def test_every_dynamic_setting_of_a_broker_that_is_obeyed_is_looked_at() -> None
     assert dynamic == BROKER.keys() | ELSEWHERE.keys()
 
 
-async def until_equal(look: Callable[[], object], wanted: object, name: str = "") -> None:
+async def until_equal(look: Callable[[], object], expected: object, name: str = "") -> None:
     for _ in range(100 * SECONDS):
-        if look() == wanted:
+        if look() == expected:
             return
         await asyncio.sleep(0.01)
-    assert (name, look()) == (name, wanted)
+    assert (name, look()) == (name, expected)
 
 
 async def create_topic(broker: Broker) -> None:

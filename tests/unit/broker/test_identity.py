@@ -24,8 +24,8 @@ def tmp_path() -> Iterator[Path]:
     yield from in_memory.directory()
 
 
-def settings(**given: str) -> BrokerConfig:
-    return broker_settings({name.replace("_", "."): value for name, value in given.items()}).broker
+def settings(**properties: str) -> BrokerConfig:
+    return broker_settings({name.replace("_", "."): value for name, value in properties.items()}).broker
 
 
 def identity(

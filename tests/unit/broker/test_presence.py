@@ -38,7 +38,7 @@ class FakeTree:
         pass
 
 
-class Asked:
+class ScriptedController:
     """The controller: its answers one after the other, the last for ever. None: it never answers."""
 
     def __init__(self, *answers: ControlledShutdownResponse | PeerLost | None) -> None:
@@ -57,7 +57,11 @@ class Asked:
 
 
 def handed_over(
-    path: Path, asked: Asked, then: SessionState | None = None, before: SessionState | None = None, retries: int = 3
+    path: Path,
+    controller: ScriptedController,
+    then: SessionState | None = None,
+    before: SessionState | None = None,
+    retries: int = 3,
 ) -> bool:
     """`before`, `then`: how the session is when it begins, and what becomes of it."""
     settings = {"controlled.shutdown.max.retries": str(retries), "controlled.shutdown.retry.backoff.ms": "100"}
@@ -69,7 +73,7 @@ def handed_over(
         await here.begin()
         if before is not None:
             tree.tell(before)
-        handing = asyncio.create_task(here.hand_over(EPOCH, config, asked))
+        handing = asyncio.create_task(here.hand_over(EPOCH, config, controller))
         if then is not None:
             asyncio.get_running_loop().call_later(0.01, tree.tell, then)
         done = await asyncio.wait_for(handing, 30)
@@ -80,23 +84,23 @@ def handed_over(
 
 
 def test_it_asks_again_until_others_lead(tmp_path: Path) -> None:
-    asked = Asked(LEFT, DONE)
-    assert handed_over(tmp_path, asked)
-    assert asked.count == 2
+    controller = ScriptedController(LEFT, DONE)
+    assert handed_over(tmp_path, controller)
+    assert controller.count == 2
 
 
 def test_it_gives_up_in_the_end(tmp_path: Path) -> None:
-    assert not handed_over(tmp_path, asked := Asked(LEFT))
-    assert 1 < asked.count <= 3
+    assert not handed_over(tmp_path, controller := ScriptedController(LEFT))
+    assert 1 < controller.count <= 3
 
 
 def test_the_next_controller_is_asked_as_soon_as_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(presence, "NEXT_CONTROLLER_SECONDS", 0.001)
     away = ControlledShutdownResponse(error_code=NotController.code)
-    assert handed_over(tmp_path, Asked(PeerLost("it has ended"), away, away, away, away, DONE), retries=1)
+    assert handed_over(tmp_path, ScriptedController(PeerLost("it has ended"), away, away, away, away, DONE), retries=1)
 
 
 @pytest.mark.parametrize("then", [SessionState.SUSPENDED, SessionState.EXPIRED])
 def test_without_zookeeper_nobody_is_waited_for(tmp_path: Path, then: SessionState) -> None:
-    assert not handed_over(tmp_path, Asked(None), then, retries=1000)
-    assert not handed_over(tmp_path, Asked(None), before=then, retries=1000)
+    assert not handed_over(tmp_path, ScriptedController(None), then, retries=1000)
+    assert not handed_over(tmp_path, ScriptedController(None), before=then, retries=1000)

@@ -44,8 +44,8 @@ def tmp_path() -> Iterator[Path]:
 
 
 def start(**settings: object) -> subprocess.CompletedProcess[str]:
-    given = [part for name, value in settings.items() for part in ("--set", f"{name.replace('_', '.')}={value}")]
-    command = [sys.executable, "-m", "leadline", "start", *given]
+    options = [part for name, value in settings.items() for part in ("--set", f"{name.replace('_', '.')}={value}")]
+    command = [sys.executable, "-m", "leadline", "start", *options]
     return subprocess.run(command, capture_output=True, text=True, timeout=30)
 
 
@@ -59,8 +59,8 @@ def refusal(**settings: object) -> str:
 
 
 def metadata(connection: Connection, *names: str) -> MetadataResponse:
-    asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
-    return connection.ask(MetadataResponse, MetadataRequest(topics=asked), 9)
+    topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+    return connection.ask(MetadataResponse, MetadataRequest(topics=topics), 9)
 
 
 def test_a_port_in_use_is_told_before_anything_is_touched(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_directory_that_another_broker_holds_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"num_partitions": "many"}, "num.partitions=many"),
         ({"listeners": "PLAINTEXT://localhost:99999999"}, "listeners="),
@@ -90,14 +90,14 @@ def test_a_directory_that_another_broker_holds_is_told(tmp_path: Path) -> None:
         ({"log_retention_ms": "0"}, "log.retention.ms=0"),
     ],
 )
-def test_a_bad_setting_is_told_by_its_name(tmp_path: Path, settings: dict[str, str], said: str) -> None:
+def test_a_bad_setting_is_told_by_its_name(tmp_path: Path, settings: dict[str, str], message: str) -> None:
     line = refusal(**({"log_dirs": tmp_path / "one", "listeners": "PLAINTEXT://localhost:0"} | settings))
-    assert said in line
+    assert message in line
     assert not (tmp_path / "one").exists()
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "pattern"),
     [
         (
             {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", "inter.broker.listener.name": "SASL_PLAINTEXT"},
@@ -116,9 +116,9 @@ def test_a_bad_setting_is_told_by_its_name(tmp_path: Path, settings: dict[str, s
         ),
     ],
 )
-def test_a_protection_that_is_not_there_is_refused(tmp_path: Path, settings: dict[str, str], said: str) -> None:
-    given = {"log.dirs": str(tmp_path / "data"), **settings}
-    assert re.search(said, refusal(**given))
+def test_a_protection_that_is_not_there_is_refused(tmp_path: Path, settings: dict[str, str], pattern: str) -> None:
+    properties = {"log.dirs": str(tmp_path / "data"), **settings}
+    assert re.search(pattern, refusal(**properties))
     assert not (tmp_path / "data").exists()
 
 
@@ -274,23 +274,23 @@ def test_what_is_advertised_is_told_and_not_where_it_listens(tmp_path: Path) -> 
         "listener.security.protocol.map": "IN:PLAINTEXT,OUT:PLAINTEXT",
         "inter.broker.listener.name": "IN",
     }
-    given = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
-    command = [sys.executable, "-m", "leadline", "start", *given, "--set", f"log.dirs={tmp_path / 'data'}"]
+    options = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+    command = [sys.executable, "-m", "leadline", "start", *options, "--set", f"log.dirs={tmp_path / 'data'}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
-        told = "".join(iter(process.stdout.readline, "")) if process.poll() else ""
-        while "  try " not in told:
-            told += process.stdout.readline()
-        ports = re.findall(r"listens  (\w+) on (\S+):(\d+)", told)
-        found = {}
+        output = "".join(iter(process.stdout.readline, "")) if process.poll() else ""
+        while "  try " not in output:
+            output += process.stdout.readline()
+        ports = re.findall(r"listens  (\w+) on (\S+):(\d+)", output)
+        advertised = {}
         for name, host, port in ports:
             connection = Connection(host.strip("[]"), int(port))
             (node,) = metadata(connection).brokers
-            found[name] = (node.host, node.port)
+            advertised[name] = (node.host, node.port)
             connection.close()
         process.terminate()
         process.communicate()
-    assert found == {"IN": ("inside.example", 1234), "OUT": ("outside.example", 4321)}
+    assert advertised == {"IN": ("inside.example", 1234), "OUT": ("outside.example", 4321)}
 
 
 def frame(message: Message, version: int) -> bytes:
@@ -305,7 +305,7 @@ def half_a_frame(broker: RunningBroker, size: int, data: bytes) -> socket.socket
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         (pack(">ih", 2, 5), "malformed request: request header: at byte 0: truncated"),
         (pack(">ihhih", 10, 999, 0, 1, -1), "api key 999 v0 is not supported"),
@@ -317,7 +317,9 @@ def half_a_frame(broker: RunningBroker, size: int, data: bytes) -> socket.socket
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "a request of 1195725856 bytes"),
     ],
 )
-def test_what_is_no_request_closes_its_connection_with_one_line(running: RunningBroker, data: bytes, said: str) -> None:
+def test_what_is_no_request_closes_its_connection_with_one_line(
+    running: RunningBroker, data: bytes, message: str
+) -> None:
     before = len(running.output().splitlines())
     with socket.create_connection(("localhost", running.port), timeout=60) as connection:
         connection.sendall(data)
@@ -328,7 +330,7 @@ def test_what_is_no_request_closes_its_connection_with_one_line(running: Running
         time.sleep(0.01)
     (line,) = running.output().splitlines()[before:]
     assert re.search(r" WARNING connection \S+:\d+ closed: ", line)
-    assert said in line
+    assert message in line
 
 
 @pytest.fixture(scope="module")
@@ -360,20 +362,20 @@ def test_readers_that_do_not_read_cost_no_memory(running: RunningBroker) -> None
     topic = ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[part])
     answer = connection.ask(ProduceResponse, ProduceRequest(acks=1, topic_data=[topic]), 9)
     assert answer.responses[0].partition_responses[0].error_code == 0
-    wanted = FetchRequest.FetchPartition(partition=0, partition_max_bytes=1 << 20)
-    fetch = FetchRequest(topics=[FetchRequest.FetchTopic(topic=TOPIC, partitions=[wanted])])
+    position = FetchRequest.FetchPartition(partition=0, partition_max_bytes=1 << 20)
+    fetch = FetchRequest(topics=[FetchRequest.FetchTopic(topic=TOPIC, partitions=[position])])
     before = process.memory_info().rss
     slow = []
     for _ in range(50):
-        found = socket.create_connection(("localhost", running.port), timeout=60)
-        found.setblocking(False)
+        reader = socket.create_connection(("localhost", running.port), timeout=60)
+        reader.setblocking(False)
         with suppress(BlockingIOError):
-            found.send((frame(fetch, 11) + frame(MetadataRequest(topics=None), 9)) * 1000)
-        slow.append(found)
+            reader.send((frame(fetch, 11) + frame(MetadataRequest(topics=None), 9)) * 1000)
+        slow.append(reader)
     for _ in range(100):
         metadata(connection, TOPIC)
     grown = (process.memory_info().rss - before) / 1e6
-    for found in slow:
-        found.close()
+    for reader in slow:
+        reader.close()
     connection.close()
     assert grown < 100, f"{grown:.0f} MB for 50 readers that do not read"

@@ -30,8 +30,8 @@ def tmp_path() -> Iterator[Path]:
 
 def run(path: Path, test: Callable[[Broker], Awaitable[None]], **settings: str) -> None:
     async def main() -> None:
-        given = {name.replace("_", "."): text for name, text in settings.items()}
-        async with broker_in_process(path / "data", settings=given) as broker:
+        properties = {name.replace("_", "."): text for name, text in settings.items()}
+        async with broker_in_process(path / "data", settings=properties) as broker:
             await test(broker)
 
     asyncio.run(main())
@@ -39,8 +39,8 @@ def run(path: Path, test: Callable[[Broker], Awaitable[None]], **settings: str) 
 
 async def write(broker: Broker, kind: str, name: str, **config: str) -> None:
     """As a tool or another broker writes settings, without asking this one; back when it was told of them."""
-    told: list[tuple[str, str]] = []
-    broker.configs.on_change.append(lambda kind, name: told.append((kind, name)))
+    changes: list[tuple[str, str]] = []
+    broker.configs.on_change.append(lambda kind, name: changes.append((kind, name)))
     values = {key.replace("_", "."): value for key, value in config.items()}
     path, data = znodes.config_path(kind, name), json.dumps({"version": 1, "config": values}).encode()
     node = await broker.tree.get(path)
@@ -50,7 +50,7 @@ async def write(broker: Broker, kind: str, name: str, **config: str) -> None:
         await broker.tree.set(path, data)
     change = znodes.encode_config_change(f"{kind}/{name}")
     await broker.tree.multi([Create(znodes.CONFIG_CHANGE, change, sequential=True)])
-    await eventually(lambda: (kind, name) in told)
+    await eventually(lambda: (kind, name) in changes)
 
 
 async def with_topic(broker: Broker) -> None:
@@ -58,7 +58,7 @@ async def with_topic(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"listeners": "SASL_PLAINTEXT://localhost:0"}, "must be the name of an advertised listener"),
         ({"listeners": "PLAINTEXT://localhost:0,SSL://localhost:0"}, "listeners cannot change while the broker runs"),
@@ -70,7 +70,7 @@ async def with_topic(broker: Broker) -> None:
     ],
 )
 def test_what_a_tool_wrote_and_cannot_be_obeyed_is_named_and_changes_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, wrong: dict[str, str], said: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, wrong: dict[str, str], message: str
 ) -> None:
     async def test(broker: Broker) -> None:
         name = str(broker.services.metadata.me.id)
@@ -82,7 +82,7 @@ def test_what_a_tool_wrote_and_cannot_be_obeyed_is_named_and_changes_nothing(
 
     run(tmp_path, test)
     (error,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert said in error
+    assert message in error
 
 
 def test_what_a_tool_wrote_and_cannot_be_obeyed_stops_the_start(tmp_path: Path) -> None:
@@ -118,9 +118,9 @@ def test_a_limit_for_a_host_by_name_counts_for_its_addresses() -> None:
     limits = limits_of(
         broker_settings({"max.connections.per.ip.overrides": "localhost:5,127.0.0.9:6,0:0:0:0:0:0:0:9:7"})
     )
-    found = dict(limits.max_connections_per_ip_overrides)
-    assert found["127.0.0.1"] == 5
-    assert (found["127.0.0.9"], found["::9"]) == (6, 7)
+    overrides = dict(limits.max_connections_per_ip_overrides)
+    assert overrides["127.0.0.1"] == 5
+    assert (overrides["127.0.0.9"], overrides["::9"]) == (6, 7)
 
 
 def test_a_limit_for_a_host_that_there_is_not_is_refused() -> None:

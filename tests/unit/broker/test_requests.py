@@ -28,10 +28,10 @@ def test_a_request_that_takes_longer_than_50_ms_of_the_loop_is_logged(
 @pytest.mark.parametrize(("size", "collects"), [(LARGE_BYTES - 1, True), (LARGE_BYTES, False)])
 @pytest.mark.parametrize("fails", [False, True])
 def test_nobody_looks_for_garbage_while_a_large_request_is_decoded(size: int, collects: bool, fails: bool) -> None:
-    seen: list[bool] = []
+    enabled: list[bool] = []
 
     def serve(*_: object) -> None:
-        seen.append(gc.isenabled())
+        enabled.append(gc.isenabled())
         if fails:
             raise ValueError
 
@@ -40,5 +40,5 @@ def test_nobody_looks_for_garbage_while_a_large_request_is_decoded(size: int, co
         serve_without_collections(serve, memoryview(bytes(size)), 0, cast(Context, None))
     except ValueError:
         assert fails
-    assert seen == [collects]
+    assert enabled == [collects]
     assert gc.isenabled()

@@ -60,7 +60,7 @@ def test_the_client_library_is_not_imported_before_a_command_needs_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ("topics create", "the following arguments are required: NAME"),
         ("topics create x --partitions many", "expected a number of at least 1, not 'many'"),
@@ -82,18 +82,18 @@ def test_the_client_library_is_not_imported_before_a_command_needs_it() -> None:
     ],
 )
 def test_a_wrong_call_is_two_lines_how_to_call_it_and_what_was_wrong(
-    arguments: str, said: str, capsys: pytest.CaptureFixture[str]
+    arguments: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments.split())
     usage, error = capsys.readouterr().err.splitlines()
     assert ended.value.code == 2
     assert usage.startswith("usage: leadline")
-    assert said in error
+    assert message in error
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ("topics alter x", "nothing to alter"),
         ("configs alter --topic x", "nothing to alter"),
@@ -113,16 +113,16 @@ def test_a_wrong_call_is_two_lines_how_to_call_it_and_what_was_wrong(
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_exit_code_1(
-    arguments: str, said: str, capsys: pytest.CaptureFixture[str]
+    arguments: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments.split()) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("leadline: ")
-    assert said in line
+    assert message in line
 
 
 @pytest.mark.parametrize(
-    ("arguments", "usage", "said"),
+    ("arguments", "usage", "message"),
     [
         ("topics list --bogus", "leadline topics list", "unrecognized arguments: --bogus"),
         ("topics list --bootsrap-server x", "leadline topics list", "(did you mean --bootstrap-server?)"),
@@ -139,14 +139,14 @@ def test_what_cannot_be_done_is_one_line_and_exit_code_1(
     ],
 )
 def test_a_mistyped_word_is_told_by_the_command_it_was_meant_for_with_the_word_that_may_be_meant(
-    arguments: str, usage: str, said: str, capsys: pytest.CaptureFixture[str]
+    arguments: str, usage: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments.split())
     lines = capsys.readouterr().err.splitlines()
     assert ended.value.code == 2
     assert lines[0].startswith(f"usage: {usage}")
-    assert said in lines[-1]
+    assert message in lines[-1]
 
 
 @pytest.mark.parametrize("command", ["", "topics", "groups", "cluster", "configs", "perf", "pipeline", "reassign"])
@@ -163,7 +163,7 @@ def test_a_command_that_lacks_a_command_shows_its_help_and_fails_as_git_does(
 
 
 @pytest.mark.parametrize(
-    ("servers", "said"),
+    ("servers", "message"),
     [
         ("localhost:99999", "localhost:99999: a port is a number from 1 to 65535"),
         ("localhost:0", "localhost:0: a port is a number from 1 to 65535"),
@@ -175,7 +175,7 @@ def test_a_command_that_lacks_a_command_shows_its_help_and_fails_as_git_does(
     ],
 )
 def test_an_address_that_cannot_be_one_is_refused_before_anybody_is_asked(
-    servers: str, said: str, capsys: pytest.CaptureFixture[str]
+    servers: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["topics", "list", "--bootstrap-server", servers]) == 1
-    assert capsys.readouterr().err == f"leadline: --bootstrap-server {said}\n"
+    assert capsys.readouterr().err == f"leadline: --bootstrap-server {message}\n"

@@ -15,16 +15,18 @@ def entry(name: str, value: str | None, source: ConfigSource, *synonyms: ConfigE
 
 
 def test_a_line_is_that_of_kafka_configs() -> None:
-    given = entry("segment.ms", "5", ConfigSource.DYNAMIC_TOPIC_CONFIG, entry("log.roll.ms", "9", DEFAULT))
-    given.synonyms = {"segment.ms": entry("segment.ms", "5", ConfigSource.DYNAMIC_TOPIC_CONFIG)} | given.synonyms
-    assert line_of(_setting(given), Paint(io.StringIO())) == (
+    described = entry("segment.ms", "5", ConfigSource.DYNAMIC_TOPIC_CONFIG, entry("log.roll.ms", "9", DEFAULT))
+    described.synonyms = {
+        "segment.ms": entry("segment.ms", "5", ConfigSource.DYNAMIC_TOPIC_CONFIG)
+    } | described.synonyms
+    assert line_of(_setting(described), Paint(io.StringIO())) == (
         "  segment.ms=5 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:segment.ms=5, DEFAULT_CONFIG:log.roll.ms=9}"
     )
 
 
 def test_the_value_in_force_is_named_though_the_client_library_keeps_one_synonym_of_a_name() -> None:
-    found = _setting(entry("broker.id", "1", STATIC, entry("broker.id", "-1", DEFAULT)))
-    assert found.synonyms == (
+    setting = _setting(entry("broker.id", "1", STATIC, entry("broker.id", "-1", DEFAULT)))
+    assert setting.synonyms == (
         ShownSynonym("STATIC_BROKER_CONFIG", "broker.id", "1"),
         ShownSynonym("DEFAULT_CONFIG", "broker.id", "-1"),
     )

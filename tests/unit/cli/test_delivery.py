@@ -21,10 +21,10 @@ from tests.support.commands import COMMAND_S, LEADLINE, leadline, lines
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     folder: Path = tmp_path_factory.mktemp("broker")
-    with started(folder / "data", socket_request_max_bytes=3_000_000) as found:
-        leadline(found, "topics", "create", "open")
-        leadline(found, "topics", "create", "wide", "--config", "max.message.bytes=20000000")
-        yield found
+    with started(folder / "data", socket_request_max_bytes=3_000_000) as running:
+        leadline(running, "topics", "create", "open")
+        leadline(running, "topics", "create", "wide", "--config", "max.message.bytes=20000000")
+        yield running
 
 
 TOO_LARGE = [
@@ -58,8 +58,8 @@ def refusals(broker: RunningBroker) -> list[str]:
     """What `produce` says to each record that is too large. One of them is tried until a time-out: all run at once."""
 
     def refused(case: tuple[str, int, list[str], str]) -> str:
-        topic, size, given, _ = case
-        return leadline(broker, "produce", topic, *given, stdin=b"x" * size, code=1)[1]
+        topic, size, options, _ = case
+        return leadline(broker, "produce", topic, *options, stdin=b"x" * size, code=1)[1]
 
     with ThreadPoolExecutor() as executor:
         return list(executor.map(refused, TOO_LARGE))
@@ -69,8 +69,8 @@ def refusals(broker: RunningBroker) -> list[str]:
 def test_a_record_that_is_too_large_is_told_with_its_size_the_limits_and_what_raises_them(
     refusals: list[str], number: int
 ) -> None:
-    said, err = TOO_LARGE[number][3], refusals[number]
-    assert err.splitlines()[0].startswith(f"leadline: {said}")
+    message, err = TOO_LARGE[number][3], refusals[number]
+    assert err.splitlines()[0].startswith(f"leadline: {message}")
     assert "; 1 record not stored" in err.splitlines()[-1]
 
 

@@ -54,9 +54,9 @@ def mute(connection: socket.socket) -> None:
 
 def http(connection: socket.socket) -> None:
     """Waits for a line, as HTTP servers do: a request of Kafka's has none."""
-    seen = b""
-    while b"\r\n" not in seen:
-        seen += connection.recv(4096)
+    received = b""
+    while b"\r\n" not in received:
+        received += connection.recv(4096)
     connection.sendall(b"HTTP/1.0 404 Not Found\r\n\r\n")
 
 
@@ -74,20 +74,22 @@ def kafka(connection: socket.socket) -> None:
     version, correlation = struct.unpack_from(">hi", connection.recv(4096), 6)
     served = [(3, 0, 9), (18, 0, 3)]  # Metadata and ApiVersions
     if version < 3:
-        told = struct.pack(">hi", 0, len(served)) + b"".join(struct.pack(">hhh", *each) for each in served)
+        body = struct.pack(">hi", 0, len(served)) + b"".join(struct.pack(">hhh", *api) for api in served)
     else:
-        told = struct.pack(">hb", 0, len(served) + 1) + b"".join(struct.pack(">hhhb", *each, 0) for each in served)
-        told += struct.pack(">ib", 0, 0)
-    connection.sendall(struct.pack(">ii", len(told) + 4, correlation) + told)
+        body = struct.pack(">hb", 0, len(served) + 1) + b"".join(struct.pack(">hhhb", *api, 0) for api in served)
+        body += struct.pack(">ib", 0, 0)
+    connection.sendall(struct.pack(">ii", len(body) + 4, correlation) + body)
     connection.recv(4096)
 
 
 @pytest.mark.parametrize(
-    ("serve", "found"), [(mute, SILENT), (http, HTTP), (closes, CLOSES), (kafka, KAFKA)], ids=lambda each: each and ""
+    ("serve", "diagnosis"),
+    [(mute, SILENT), (http, HTTP), (closes, CLOSES), (kafka, KAFKA)],
+    ids=lambda parameter: parameter and "",
 )
-def test_what_answers_at_an_address_is_told(serve: Serve, found: object) -> None:
+def test_what_answers_at_an_address_is_told(serve: Serve, diagnosis: object) -> None:
     with server(serve) as address:
-        assert diagnose(address, 1) is found
+        assert diagnose(address, 1) is diagnosis
 
 
 def test_a_server_of_another_protocol_is_told_by_how_it_begins() -> None:
@@ -137,17 +139,17 @@ def test_addresses_have_a_host_and_the_usual_port() -> None:
 
 
 @pytest.mark.parametrize(
-    ("serve", "said"),
+    ("serve", "message"),
     [
         (mute, "it accepts connections and does not answer"),
         (http, "an HTTP server answers there, not a Kafka broker"),
         (ssh, "what answers there is no Kafka broker"),
         (kafka, "it speaks Kafka's protocol, and may require a login (security.protocol)"),
     ],
-    ids=lambda each: each.__name__ if callable(each) else "",
+    ids=lambda parameter: parameter.__name__ if callable(parameter) else "",
 )
 def test_a_command_says_what_answers_instead_of_a_broker_within_its_timeout(
-    serve: Serve, said: str, capsys: pytest.CaptureFixture[str]
+    serve: Serve, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with server(serve) as (host, port):
         began = time.monotonic()
@@ -155,5 +157,5 @@ def test_a_command_says_what_answers_instead_of_a_broker_within_its_timeout(
         took = time.monotonic() - began
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"leadline: cannot reach {host}:{port}: ")
-    assert said in line
+    assert message in line
     assert took < 20, "the machine may be slow, but nobody waits for a second time-out"

@@ -17,7 +17,7 @@ def test_a_file_names_partitions_as_kafkas_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "not JSON"),
         ('{"topics": []}', 'expected {"partitions": '),
@@ -25,13 +25,13 @@ def test_a_file_names_partitions_as_kafkas_does(tmp_path: Path) -> None:
         ('{"partitions": [{"topic": "a", "partition": 1}, {"topic": "a", "partition": 1}]}', "a-1: named twice"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+def test_what_is_wrong_with_a_file_is_one_line(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "partitions.json"
     file.write_text(text)
     with pytest.raises(Failure) as error:
         partitions_in(file)
     assert str(error.value).startswith(f"{file}: ")
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize("which", ["", "orders --all", "--all --file x.json"])

@@ -24,7 +24,7 @@ class Cluster:
 
     def __init__(self, *errors: int) -> None:
         self.errors = list(errors)
-        self.asked: list[int] = []
+        self.request_sizes: list[int] = []
 
     def admin(self) -> "Cluster":
         return self
@@ -36,7 +36,7 @@ class Cluster:
         return future.result()
 
     def list_offsets(self, questions: Mapping[confluent_kafka.TopicPartition, object], **_: object) -> dict[Any, Any]:
-        self.asked.append(len(questions))
+        self.request_sizes.append(len(questions))
         return {theirs: self._answer(theirs.topic) for theirs in questions}
 
     def _answer(self, topic: str) -> "Future[Any]":
@@ -55,7 +55,7 @@ def asked_of(cluster: Cluster) -> dict[TopicPartition, int]:
 def test_a_partition_that_moved_is_asked_again_and_the_others_are_not() -> None:
     cluster = Cluster(KafkaError.FENCED_LEADER_EPOCH, KafkaError.NOT_LEADER_FOR_PARTITION)
     assert asked_of(cluster) == {ORDERS: 42, USERS: 42}
-    assert cluster.asked == [2, 1, 1]
+    assert cluster.request_sizes == [2, 1, 1]
 
 
 def test_any_other_error_is_told_with_the_partition() -> None:

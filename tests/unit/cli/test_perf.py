@@ -44,9 +44,9 @@ def test_the_summary_shows_rates_and_latencies(as_json: bool, capsys: pytest.Cap
     run.print_summary(argparse.Namespace(json=as_json))
     shown = capsys.readouterr().out
     if as_json:
-        found = json.loads(shown)
-        assert (found["recordsPerSecond"], found["megabytesPerSecond"]) == (500.0, 2.0)
-        assert found["latencyMs"]["p99.9"] == pytest.approx(2, rel=0.01)
+        summary = json.loads(shown)
+        assert (summary["recordsPerSecond"], summary["megabytesPerSecond"]) == (500.0, 2.0)
+        assert summary["latencyMs"]["p99.9"] == pytest.approx(2, rel=0.01)
     else:
         assert "1,000 (4.0 MB) in 2.0 s" in shown
         assert "500 records/s, 2.00 MB/s" in shown

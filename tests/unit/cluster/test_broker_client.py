@@ -56,7 +56,7 @@ async def peer(*answers: Answer) -> AsyncIterator[int]:
         await asyncio.sleep(0)
 
 
-async def asked(channel: TcpBrokerClient, timeout_s: float = PATIENCE_S) -> int:
+async def request_number(channel: TcpBrokerClient, timeout_s: float = PATIENCE_S) -> int:
     return (await channel.ask(ApiVersionsRequest(), ApiVersionsResponse, 1, timeout_s)).throttle_time_ms
 
 
@@ -76,8 +76,8 @@ def run(
 
 def test_many_at_once_are_answered_each_with_its_own() -> None:
     async def scenario(channel: TcpBrokerClient) -> None:
-        found = await asyncio.gather(*(asked(channel) for _ in range(50)))
-        assert sorted(found) == list(range(1, 51))
+        numbers = await asyncio.gather(*(request_number(channel) for _ in range(50)))
+        assert sorted(numbers) == list(range(1, 51))
 
     run(scenario, properly)
 
@@ -90,7 +90,7 @@ def test_an_answer_in_small_pieces_comes_whole() -> None:
             await asyncio.sleep(0)
 
     async def scenario(channel: TcpBrokerClient) -> None:
-        assert [await asked(channel), await asked(channel)] == [1, 2]
+        assert [await request_number(channel), await request_number(channel)] == [1, 2]
 
     run(scenario, dribble)
 
@@ -115,8 +115,8 @@ async def garbage(correlation_id: int, writer: asyncio.StreamWriter) -> None:
 def test_who_waits_is_told_that_it_broke_and_the_next_one_connects_again(wrong: Answer) -> None:
     async def scenario(channel: TcpBrokerClient) -> None:
         with pytest.raises(PeerLost, match=r"127\.0\.0\.1"):
-            await asked(channel)
-        assert await asked(channel) == 2
+            await request_number(channel)
+        assert await request_number(channel) == 2
 
     run(scenario, wrong, properly)
 
@@ -127,26 +127,26 @@ async def silent(correlation_id: int, writer: asyncio.StreamWriter) -> None:
 
 def test_no_answer_in_time_ends_the_connection_for_all_that_wait() -> None:
     async def scenario(channel: TcpBrokerClient) -> None:
-        patient = asyncio.create_task(asked(channel))
+        patient = asyncio.create_task(request_number(channel))
         await asyncio.sleep(0)
         with pytest.raises(PeerLost, match=r"did not answer ApiVersionsRequest in 0\.05 s"):
-            await asked(channel, 0.05)
+            await request_number(channel, 0.05)
         with pytest.raises(PeerLost):
             await patient
-        assert await asked(channel) == 3
+        assert await request_number(channel) == 3
 
     run(scenario, silent, silent, properly)
 
 
 def test_a_connection_that_stood_and_broke_is_told_at_once() -> None:
-    told: list[str] = []
+    calls: list[str] = []
 
     async def scenario(channel: TcpBrokerClient) -> None:
         with pytest.raises(PeerLost):
-            await asked(channel)
-        assert told == ["lost"]
+            await request_number(channel)
+        assert calls == ["lost"]
 
-    run(scenario, hang_up, lost=lambda: told.append("lost"))
+    run(scenario, hang_up, lost=lambda: calls.append("lost"))
 
 
 def test_a_refused_connection_says_that_nobody_is_there() -> None:
@@ -155,21 +155,21 @@ def test_a_refused_connection_says_that_nobody_is_there() -> None:
             pass
         channel = TcpBrokerClient("127.0.0.1", port, "me")
         with pytest.raises(PeerGone, match=f"nobody listens on 127.0.0.1:{port}"):
-            await asked(channel)
+            await request_number(channel)
 
     asyncio.run(scenario())
 
 
 def test_nothing_is_asked_through_a_closed_channel() -> None:
     async def scenario(channel: TcpBrokerClient) -> None:
-        waiting = asyncio.create_task(asked(channel))
+        waiting = asyncio.create_task(request_number(channel))
         while channel._connection is None:  # noqa: ASYNC110  (until it is connected)
             await asyncio.sleep(0)
         channel.close()
         with pytest.raises(PeerLost, match="is closed"):
             await waiting
         with pytest.raises(PeerLost, match="is closed"):
-            await asked(channel)
+            await request_number(channel)
 
     run(scenario, silent)
 
@@ -179,7 +179,7 @@ def question(correlation_id: int, client_id: str) -> bytes:
     return b"".join(bytes(piece) for piece in pieces if isinstance(piece, bytes | bytearray))
 
 
-def told(frame: Buffer) -> int:
+def number_in(frame: Buffer) -> int:
     return parse_response(ApiVersionsResponse, frame, 1)[1].throttle_time_ms
 
 
@@ -188,12 +188,12 @@ def test_a_conversation_goes_on_until_nothing_more_is_asked() -> None:
         heard: list[int] = []
 
         def go_on(frame: memoryview) -> EncodeRequest | None:
-            heard.append(told(frame))
+            heard.append(number_in(frame))
             return question if len(heard) < 5 else None
 
         last = await channel.converse("it", question, go_on, PATIENCE_S)
-        assert (heard, told(last)) == ([1, 2, 3, 4, 5], 5)
-        assert await asked(channel) == 6
+        assert (heard, number_in(last)) == ([1, 2, 3, 4, 5], 5)
+        assert await request_number(channel) == 6
 
     run(scenario, properly)
 
@@ -214,7 +214,7 @@ def test_what_fails_on_hearing_an_answer_ends_the_conversation(caplog: pytest.Lo
     async def scenario(channel: TcpBrokerClient) -> None:
         with pytest.raises(PeerLost, match="on hearing it"):
             await channel.converse("it", question, fail, PATIENCE_S)
-        assert await asked(channel) == 2
+        assert await request_number(channel) == 2
 
     run(scenario, properly)
     assert "buffer_updated() call failed" in caplog.text
@@ -231,9 +231,9 @@ def test_each_attempt_to_connect_has_twice_the_time_of_the_one_before_up_to_the_
         channel._connect = never  # type: ignore[method-assign]
         for seconds in ("0.01", "0.02", "0.03", "0.03"):
             with pytest.raises(PeerLost, match=rf"cannot be reached in {seconds} s"):
-                await asked(channel)
+                await request_number(channel)
         with pytest.raises(PeerLost, match=r"cannot be reached in 0\.005 s"):
-            await asked(channel, timeout_s=0.005)
+            await request_number(channel, timeout_s=0.005)
 
     asyncio.run(scenario())
 
@@ -251,7 +251,7 @@ def test_closing_ends_a_connection_that_is_only_being_made() -> None:
                 raise AssertionError
 
         channel = TcpBrokerClient("127.0.0.1", 1, "broker-1", network=SilentNetwork())
-        waiting = asyncio.create_task(asked(channel, 600.0))
+        waiting = asyncio.create_task(request_number(channel, 600.0))
         await begun.wait()
         channel.close()
         async with asyncio.timeout(PATIENCE_S):
@@ -278,7 +278,7 @@ def test_what_was_not_answered_in_time_does_not_arrive_later() -> None:
         async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
             channel = TcpBrokerClient("127.0.0.1", server.sockets[0].getsockname()[1], "broker-1")
             with pytest.raises(PeerLost, match="did not answer"):
-                await asked(channel, 0.01)
+                await request_number(channel, 0.01)
             async with asyncio.timeout(PATIENCE_S):
                 assert await ended, "it was not broken off"
             channel.close()
@@ -303,9 +303,9 @@ def test_a_shortage_here_says_nothing_of_the_peer(error: Exception, remedy: str)
     async def scenario(channel: TcpBrokerClient) -> None:
         channel.network = ShortNetwork()
         with pytest.raises(PeerLost, match=remedy) as lost:
-            await asked(channel)
+            await request_number(channel)
         assert not isinstance(lost.value, PeerGone)
         channel.network = TcpNetwork()
-        assert await asked(channel) == 1
+        assert await request_number(channel) == 1
 
     run(scenario, properly)

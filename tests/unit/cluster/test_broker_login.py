@@ -119,7 +119,7 @@ def run(
     asyncio.run(main())
 
 
-async def asked(channel: TcpBrokerClient, timeout_s: float = PATIENCE_S) -> int:
+async def request_number(channel: TcpBrokerClient, timeout_s: float = PATIENCE_S) -> int:
     return (await channel.ask(ApiVersionsRequest(), ApiVersionsResponse, 1, timeout_s)).throttle_time_ms
 
 
@@ -134,7 +134,7 @@ def test_requests_are_sent_once_the_login_is_complete(mechanism: str, with_tls: 
         peer.tls, security.tls = server_context(tmp_path), client_context(tmp_path)
 
     async def scenario(channel: TcpBrokerClient) -> None:
-        assert sorted(await asyncio.gather(*(asked(channel) for _ in range(5)))) == [1, 2, 3, 4, 5]
+        assert sorted(await asyncio.gather(*(request_number(channel) for _ in range(5)))) == [1, 2, 3, 4, 5]
         assert (peer.connections, peer.logins) == (1, 1)
 
     run(peer, security, scenario)
@@ -149,7 +149,7 @@ def test_a_refused_login_is_reported_once_and_tried_again_after_a_while(caplog: 
     async def scenario(channel: TcpBrokerClient) -> None:
         for _ in range(50):
             with pytest.raises(PeerLost, match=r"the login over listener BROKERS failed: Authentication failed"):
-                await asked(channel)
+                await request_number(channel)
         assert peer.connections < 10
         warnings = [it.getMessage() for it in caplog.records if it.levelno >= logging.WARNING]
         assert len(warnings) == 1
@@ -160,7 +160,7 @@ def test_a_refused_login_is_reported_once_and_tried_again_after_a_while(caplog: 
         while not peer.served:
             attempts += 1
             try:
-                await asked(channel)
+                await request_number(channel)
             except PeerLost:
                 await asyncio.sleep(WAIT_S)
         assert attempts > 1
@@ -179,7 +179,7 @@ def test_a_peer_that_does_not_answer_the_login_has_a_time_limit() -> None:
 
     async def scenario(channel: TcpBrokerClient) -> None:
         with pytest.raises(PeerLost, match=r"cannot be reached in 0\.1 s"):
-            await asked(channel, 0.1)
+            await request_number(channel, 0.1)
 
     run(Mute(), sasl(), scenario)
 
@@ -191,7 +191,7 @@ def test_a_peer_that_is_not_known_yet_cannot_announce_much() -> None:
 
     async def scenario(channel: TcpBrokerClient) -> None:
         with pytest.raises(PeerLost, match="sent an answer of 100000000 bytes"):
-            await asked(channel)
+            await request_number(channel)
 
     run(Large(), sasl(), scenario)
 
@@ -205,7 +205,7 @@ def test_a_connection_that_breaks_during_the_login_was_never_open() -> None:
 
     async def scenario(channel: TcpBrokerClient) -> None:
         with pytest.raises(PeerLost, match="the login over listener BROKERS failed: the peer closed the connection"):
-            await asked(channel)
+            await request_number(channel)
         assert channel._connection is None
 
     run(Leaving(), sasl(), scenario, lost=lambda: losses.append(None))
@@ -226,7 +226,7 @@ def test_passwords_are_derived_beside_the_loop() -> None:
                 ticks += 1
 
         ticking = asyncio.create_task(tick())
-        await asked(channel)
+        await request_number(channel)
         ticking.cancel()
         assert ticks > 10
 
@@ -242,7 +242,7 @@ def test_a_login_is_repeated_before_it_ends_and_requests_wait_for_it() -> None:
     async def scenario(channel: TcpBrokerClient) -> None:
         counts = []
         while peer.logins < 3:
-            counts += await asyncio.gather(*(asked(channel) for _ in range(3)))
+            counts += await asyncio.gather(*(request_number(channel) for _ in range(3)))
         assert sorted(counts) == list(range(1, len(counts) + 1))
         assert peer.connections == 1
 
@@ -273,15 +273,15 @@ def test_a_new_login_that_is_refused_fails_what_waits_and_the_next_request_conne
     peer, security = Peer(sasl_listener(lifetime_ms=200)), sasl(share=0.5)
 
     async def scenario(channel: TcpBrokerClient) -> None:
-        await asked(channel)
+        await request_number(channel)
         security.new_login = sasl(password=Secret.of("wrong")).new_login
         with pytest.raises(PeerLost, match="the login over listener BROKERS failed"):  # noqa: PT012
             while True:
-                await asked(channel)
+                await request_number(channel)
         security.new_login = sasl().new_login
         while peer.connections < 2 or peer.logins < 2:
             try:
-                await asked(channel)
+                await request_number(channel)
             except PeerLost:
                 await asyncio.sleep(WAIT_S)
 
@@ -292,7 +292,7 @@ def test_a_closed_client_logs_in_no_more() -> None:
     peer, security = Peer(sasl_listener(lifetime_ms=200)), sasl(share=0.1)
 
     async def scenario(channel: TcpBrokerClient) -> None:
-        await asked(channel)
+        await request_number(channel)
         channel.close()
         logins = peer.logins
         await asyncio.sleep(10 * WAIT_S)  # for what must not happen
@@ -312,8 +312,8 @@ def test_a_certificate_lets_a_broker_in(tmp_path: Path) -> None:
     peer = Peer(tls=server_context(tmp_path, verify=ssl.CERT_REQUIRED))
 
     async def scenario(channel: TcpBrokerClient) -> None:
-        assert await asked(channel) == 2  # the first one takes the place of a login
-        assert await asked(channel) == 3
+        assert await request_number(channel) == 2  # the first one takes the place of a login
+        assert await request_number(channel) == 3
 
     run(peer, tls(client_context(tmp_path, "broker")), scenario)
 
@@ -324,7 +324,7 @@ def refused_tls(peer: Peer, security: PeerSecurity, reason: str, caplog: pytest.
     async def scenario(channel: TcpBrokerClient) -> None:
         for _ in range(20):
             with pytest.raises(PeerLost, match=f"(?i)the login over listener BROKERS failed: .*{reason}"):
-                await asked(channel)
+                await request_number(channel)
         assert peer.connections < 10
         warnings = [it for it in caplog.records if it.name == "leadline.cluster.broker_login"]
         assert len(warnings) == 1
@@ -362,10 +362,10 @@ def test_a_peer_has_the_name_of_its_certificate_where_names_are_compared(
 
     async def scenario(channel: TcpBrokerClient) -> None:
         if not is_checked:
-            assert await asked(channel) == 2
+            assert await request_number(channel) == 2
             return
         with pytest.raises(PeerLost, match=r"not valid for '127\.0\.0\.2'"):
-            await asked(channel)
+            await request_number(channel)
 
     run(peer, tls(context), scenario, host="127.0.0.2")
 
@@ -373,7 +373,7 @@ def test_a_peer_has_the_name_of_its_certificate_where_names_are_compared(
 def test_a_peer_that_speaks_no_tls_is_reported(tmp_path: Path) -> None:
     async def scenario(channel: TcpBrokerClient) -> None:
         with pytest.raises(PeerLost, match="failed: the peer closed the connection"):
-            await asked(channel)
+            await request_number(channel)
 
     class Closing(Peer):
         async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -389,11 +389,11 @@ def test_a_new_context_is_used_by_new_connections(tmp_path: Path) -> None:
     security, peer = tls(client_context(tmp_path)), Peer(tls=server_context(tmp_path))
 
     async def scenario(channel: TcpBrokerClient) -> None:
-        await asked(channel)
+        await request_number(channel)
         security.tls = stranger
-        assert await asked(channel) == 3
+        assert await request_number(channel) == 3
         channel._break_off(PeerLost("by the test"))
         with pytest.raises(PeerLost, match="the login over listener BROKERS failed"):
-            await asked(channel)
+            await request_number(channel)
 
     run(peer, security, scenario)

@@ -39,11 +39,11 @@ def tmp_path() -> Iterator[Path]:
 async def two_brokers(tree: Tree) -> AsyncIterator[Pair]:
     await make_persistent_nodes(tree)
     brokers = DynamicConfigs(tree, 0, AheadClock()), DynamicConfigs(tree, 1, AheadClock())
-    for each in brokers:
-        await each.start()
+    for broker in brokers:
+        await broker.start()
     yield brokers
-    for each in brokers:
-        await each.stop()
+    for broker in brokers:
+        await broker.stop()
 
 
 def run(path: Path, test: Callable[[Tree, Pair], Awaitable[None]]) -> None:
@@ -58,17 +58,17 @@ def run(path: Path, test: Callable[[Tree, Pair], Awaitable[None]]) -> None:
 
 async def told_of(configs: DynamicConfigs, change: Awaitable[None]) -> tuple[str, str]:
     """What it is told of in consequence."""
-    told: asyncio.Future[tuple[str, str]] = asyncio.get_running_loop().create_future()
+    notified: asyncio.Future[tuple[str, str]] = asyncio.get_running_loop().create_future()
 
     def note(kind: str, name: str) -> None:
-        if not told.done():
-            told.set_result((kind, name))
+        if not notified.done():
+            notified.set_result((kind, name))
 
     configs.on_change.append(note)
     await change
-    found = await told
+    change_seen = await notified
     configs.on_change.remove(note)
-    return found
+    return change_seen
 
 
 def test_what_one_broker_sets_the_others_hear_of(tmp_path: Path) -> None:

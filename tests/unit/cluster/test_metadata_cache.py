@@ -14,7 +14,7 @@ ID, OTHER_ID = uuid.UUID(int=1), uuid.UUID(int=2)
 _State = UpdateMetadataRequest.UpdateMetadataPartitionState
 
 
-def known() -> MetadataCache:
+def cache() -> MetadataCache:
     metadata = MetadataCache(BrokerInfo(1, {}), "cluster")
     metadata.broker_epoch = 10
     return metadata
@@ -51,7 +51,7 @@ def state(number: int, leader: int = 1, leader_epoch: int = 0) -> _State:
 
 
 def test_partitions_are_told_one_by_one_and_brokers_all_at_once() -> None:
-    metadata = known()
+    metadata = cache()
     metadata.update(update(state(1), state(0)))
     metadata.update(update(state(1, leader=2, leader_epoch=4), live=(2,)))
     assert metadata.topics["t"].partitions == {
@@ -64,7 +64,7 @@ def test_partitions_are_told_one_by_one_and_brokers_all_at_once() -> None:
 
 
 def test_a_topic_is_gone_with_its_last_partition() -> None:
-    metadata = known()
+    metadata = cache()
     metadata.update(update(state(0), state(1)))
     assert metadata.update(update(state(0, leader=-2))) == []
     assert metadata.topic("t").partitions.keys() == {1}
@@ -75,7 +75,7 @@ def test_a_topic_is_gone_with_its_last_partition() -> None:
 
 
 def test_a_topic_with_another_id_is_another_topic() -> None:
-    metadata = known()
+    metadata = cache()
     metadata.update(update(state(0), state(1)))
     metadata.update(update(state(0), topic_id=OTHER_ID))
     assert metadata.by_id.keys() == {OTHER_ID}
@@ -83,7 +83,7 @@ def test_a_topic_with_another_id_is_another_topic() -> None:
 
 
 def test_an_older_controller_is_not_believed_nor_one_that_means_an_earlier_run() -> None:
-    metadata = known()
+    metadata = cache()
     metadata.update(update(state(0), epoch=5))
     with pytest.raises(StaleControllerEpoch):
         metadata.update(update(state(0, leader=2), epoch=4))
@@ -97,31 +97,31 @@ def test_an_older_controller_is_not_believed_nor_one_that_means_an_earlier_run()
 @pytest.mark.parametrize("version", UpdateMetadataRequest.VERSIONS)
 def test_older_controllers_are_understood(version: int) -> None:
     """They know less: no ids, no racks, one listener for each protocol."""
-    told = update(state(0), state(1), epoch=3)
-    for broker in told.live_brokers:
+    request = update(state(0), state(1), epoch=3)
+    for broker in request.live_brokers:
         broker.endpoints[0].listener = "PLAINTEXT"
         broker.v0_host, broker.v0_port = "h", broker.endpoints[0].port
-    for partition in told.topic_states[0].partition_states:
+    for partition in request.topic_states[0].partition_states:
         partition.topic_name = "t"
-        told.ungrouped_partition_states += [partition] if version < 5 else []
+        request.ungrouped_partition_states += [partition] if version < 5 else []
     if version < 5:
-        told.topic_states = []
-    metadata = known()
-    metadata.update(decode(UpdateMetadataRequest, to_bytes(told, version), version))
+        request.topic_states = []
+    metadata = cache()
+    metadata.update(decode(UpdateMetadataRequest, to_bytes(request, version), version))
     assert metadata.topics["t"].partitions.keys() == {0, 1}
     assert metadata.topics["t"].id == (ID if version >= 7 else uuid.UUID(int=0))
     assert metadata.brokers[2].endpoints == {"PLAINTEXT": Endpoint("h", 9002)}
 
 
 def test_who_waits_for_a_change_is_called_back() -> None:
-    metadata, calls = known(), list[int]()
+    metadata, calls = cache(), list[int]()
     metadata.on_change.append(lambda: calls.append(len(metadata.topics)))
     metadata.update(update(state(0)))
     assert calls == [1]
 
 
 def test_clients_are_not_sent_to_a_broker_that_may_have_ended() -> None:
-    metadata = known()
+    metadata = cache()
     metadata.update(update())
     assert metadata.reachable(2, "L") == Endpoint("h", 9002)
     assert metadata.reachable(2, "another listener") is None
@@ -131,7 +131,7 @@ def test_clients_are_not_sent_to_a_broker_that_may_have_ended() -> None:
 
 
 def test_a_broker_that_is_not_told_of_any_longer_has_departed_until_it_is_again() -> None:
-    metadata = known()
+    metadata = cache()
     metadata.update(update(live=(1, 2, 3)))
     metadata.update(update(live=(1, 2)))
     metadata.update(update(live=(1,)))
@@ -142,7 +142,7 @@ def test_a_broker_that_is_not_told_of_any_longer_has_departed_until_it_is_again(
 
 
 def test_what_another_broker_was_told_counts_if_it_is_of_a_later_epoch() -> None:
-    metadata, calls = known(), list[None]()
+    metadata, calls = cache(), list[None]()
     metadata.update(update(state(0), state(1)))
     before = metadata.topics["t"].partitions
     epoch = before[0].leader_epoch
@@ -164,9 +164,9 @@ def test_what_another_broker_was_told_counts_if_it_is_of_a_later_epoch() -> None
 
 
 def test_what_an_isolated_broker_leads_with_others_may_have_moved() -> None:
-    metadata = known()
+    metadata = cache()
     shared, alone = CachedPartition(metadata.me.id, 0, (1, 2), (1, 2)), CachedPartition(metadata.me.id, 0, (1,), (1,))
     others = shared._replace(leader=2)
     assert not metadata.may_have_moved(shared)
     metadata.is_isolated = True
-    assert [metadata.may_have_moved(each) for each in (shared, alone, others)] == [True, False, False]
+    assert [metadata.may_have_moved(tp) for tp in (shared, alone, others)] == [True, False, False]

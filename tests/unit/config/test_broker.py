@@ -53,7 +53,7 @@ def test_a_bare_broker_has_a_directory_a_listener_and_no_zookeeper() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "retention_ms"),
+    ("properties", "retention_ms"),
     [
         ({}, 604_800_000),
         ({"log.retention.hours": "2"}, 7_200_000),
@@ -62,8 +62,10 @@ def test_a_bare_broker_has_a_directory_a_listener_and_no_zookeeper() -> None:
         ({"log.retention.hours": "-1"}, -1),
     ],
 )
-def test_milliseconds_count_before_minutes_and_minutes_before_hours(given: dict[str, str], retention_ms: int) -> None:
-    assert broker_settings(given).topics.retention_ms == retention_ms
+def test_milliseconds_count_before_minutes_and_minutes_before_hours(
+    properties: dict[str, str], retention_ms: int
+) -> None:
+    assert broker_settings(properties).topics.retention_ms == retention_ms
 
 
 def test_the_older_limit_of_timestamps_counts_where_a_newer_one_is_not_set() -> None:
@@ -91,7 +93,7 @@ def test_the_two_names_of_the_id_are_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "error"),
+    ("properties", "error"),
     [
         ({"log.segment.bytes": "13"}, r"log\.segment\.bytes=13: must be at least 14"),
         ({"log.retention.hours": "soon"}, r"log\.retention\.hours=soon: must be a 32-bit whole number"),
@@ -115,9 +117,9 @@ def test_the_two_names_of_the_id_are_one() -> None:
         ({"max.connections.per.ip.overrides": "here"}, "here must be a pair with a colon"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_name_value_and_limit(given: dict[str, str], error: str) -> None:
+def test_what_does_not_fit_is_refused_with_name_value_and_limit(properties: dict[str, str], error: str) -> None:
     with pytest.raises(InvalidSetting, match=error):
-        broker_settings(given)
+        broker_settings(properties)
 
 
 JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required user_ada=secret;"
@@ -144,7 +146,7 @@ def test_a_listener_has_its_own_settings_and_else_those_of_all() -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
+    "properties",
     [
         {"authorizer.class.name": "my.Own"},
         {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"},
@@ -152,15 +154,15 @@ def test_a_listener_has_its_own_settings_and_else_those_of_all() -> None:
         {"zookeeper.ssl.client.enable": "true"},
         {"principal.builder.class": "my.Own"},
     ],
-    ids=lambda given: next(iter(given)),
+    ids=lambda properties: next(iter(properties)),
 )
-def test_what_promises_protection_is_refused_by_name(given: dict[str, str]) -> None:
+def test_what_promises_protection_is_refused_by_name(properties: dict[str, str]) -> None:
     with pytest.raises(InvalidSetting) as refused:
-        broker_settings(given)
-    name, message = next(iter(given)), str(refused.value)
+        broker_settings(properties)
+    name, message = next(iter(properties)), str(refused.value)
     assert message.startswith(f"{name}=")
     assert "not supported: " in message
-    assert message.startswith(f"{name}=[hidden]") or "secret" not in given[name]
+    assert message.startswith(f"{name}=[hidden]") or "secret" not in properties[name]
 
 
 def test_a_setting_without_effect_is_named_with_the_reason() -> None:

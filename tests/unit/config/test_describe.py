@@ -24,15 +24,15 @@ def of_broker(name: str, layers: ConfigLayers = LAYERS) -> ConfigEntry:
 
 
 def of_topic(name: str, **overrides: str) -> ConfigEntry:
-    given = {key.replace("_", "."): value for key, value in overrides.items()}
-    (entry,) = describe_topic(LAYERS, given, [name])
+    properties = {key.replace("_", "."): value for key, value in overrides.items()}
+    (entry,) = describe_topic(LAYERS, properties, [name])
     return entry
 
 
 def test_a_value_set_for_one_broker_counts_before_one_for_all_and_that_before_the_file() -> None:
     entry = of_broker("log.retention.ms")
     assert (entry.value, entry.source) == ("7", ConfigSource.DYNAMIC_BROKER)
-    assert [(each.value, each.source) for each in entry.synonyms] == [
+    assert [(synonym.value, synonym.source) for synonym in entry.synonyms] == [
         ("7", ConfigSource.DYNAMIC_BROKER),
         ("6", ConfigSource.DYNAMIC_DEFAULT_BROKER),
         ("5", ConfigSource.STATIC_BROKER),
@@ -53,7 +53,7 @@ def test_passwords_and_what_nobody_knows_are_not_shown() -> None:
     for name in ("ssl.key.password", "my.own"):
         entry = of_broker(name)
         assert (entry.value, entry.sensitive) == (None, True)
-        assert all(each.value is None for each in entry.synonyms)
+        assert all(synonym.value is None for synonym in entry.synonyms)
 
 
 def test_what_kafka_keeps_to_itself_is_shown_only_where_it_was_set() -> None:

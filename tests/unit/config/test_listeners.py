@@ -24,20 +24,20 @@ def parse(
     ],
 )
 def test_an_address_is_read_and_written(text: str, listener: Listener) -> None:
-    (found,) = parse(text).bound
-    assert found == listener
-    assert str(found).lower() == text.lower()
+    (parsed,) = parse(text).bound
+    assert parsed == listener
+    assert str(parsed).lower() == text.lower()
 
 
 def test_listeners_have_the_protocol_of_their_name() -> None:
-    found = parse("PLAINTEXT://:1, INSIDE://:2", inter_broker="inside")
-    assert found.named("INSIDE").protocol is SecurityProtocol.SASL_SSL
-    assert found.inter_broker.name == "INSIDE"
-    assert (found.inter_broker.protocol.tls, found.inter_broker.protocol.sasl) == (True, True)
+    listeners = parse("PLAINTEXT://:1, INSIDE://:2", inter_broker="inside")
+    assert listeners.named("INSIDE").protocol is SecurityProtocol.SASL_SSL
+    assert listeners.inter_broker.name == "INSIDE"
+    assert (listeners.inter_broker.protocol.tls, listeners.inter_broker.protocol.sasl) == (True, True)
 
 
 def test_clients_are_told_what_is_advertised_or_else_where_it_listens() -> None:
-    assert [str(each) for each in parse("PLAINTEXT://0.0.0.0:1", "PLAINTEXT://there:2").advertised] == [
+    assert [str(listener) for listener in parse("PLAINTEXT://0.0.0.0:1", "PLAINTEXT://there:2").advertised] == [
         "PLAINTEXT://there:2"
     ]
     assert parse("PLAINTEXT://here:1").advertised == parse("PLAINTEXT://here:1").bound

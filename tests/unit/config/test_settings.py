@@ -52,7 +52,7 @@ def test_settings_are_frozen_and_small() -> None:
         broker.broker_id = 3  # type: ignore[misc]
     assert not hasattr(broker, "__dict__")
     assert isinstance(broker, StorageConfig)
-    assert {each.name for each in fields(StorageConfig)} < {each.name for each in fields(BrokerConfig)}
+    assert {field.name for field in fields(StorageConfig)} < {field.name for field in fields(BrokerConfig)}
 
 
 def test_a_password_is_not_in_what_a_config_shows_of_itself() -> None:

@@ -45,10 +45,10 @@ def test_who_asks_and_goes_away_leaves_nothing_half_done(tmp_path: Path) -> None
                     await asyncio.sleep(0)
                 asking.cancel()
                 await asyncio.gather(asking, *cluster.under_way, return_exceptions=True)
-                known = name in cluster.metadata.topics
-                assert known is await cluster.tree.exists(znodes.topic_path(name))
-                assert known is (TopicPartition(name, 0) in broker.services.replicas.hosted)
-                if known:
+                exists = name in cluster.metadata.topics
+                assert exists is await cluster.tree.exists(znodes.topic_path(name))
+                assert exists is (TopicPartition(name, 0) in broker.services.replicas.hosted)
+                if exists:
                     with pytest.raises(TopicAlreadyExists):
                         await cluster.create_topic(name, mine, {})
 
@@ -172,8 +172,8 @@ def test_producer_ids_begin_far_from_kafkas_and_above_all_that_a_lost_tree_gave_
             await cluster.create_topic("t", ((cluster.metadata.me.id,),), {})
             first = first_producer_id(cluster.metadata.cluster_id, ())
             assert first >= FAR_PRODUCER_ID
-            for given in (0, 999, first + 5000, (1 << 63) - 1):  # the last one by a client that makes up its own
-                replicas.append(tp, batch(producer_id=given))
+            for producer_id in (0, 999, first + 5000, (1 << 63) - 1):  # the last one by a client that makes up its own
+                replicas.append(tp, batch(producer_id=producer_id))
             assert await cluster.next_producer_id() == first + 5000 + 1000
             assert await cluster.next_producer_id() == first + 5000 + 1001
 

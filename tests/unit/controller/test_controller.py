@@ -59,7 +59,7 @@ class WrittenDown:
         self.failing: set[TopicPartition] = set()  # lie in a directory that failed
         self.attempts = 0
         self.trouble: PeerLost | None = None  # raised by whatever it is asked
-        self.told = asyncio.Event()  # to hold something
+        self.received_states = asyncio.Event()  # set by each LeaderAndIsr request
 
     async def ask(self, request: Message, kind: type[M], version: int, timeout_s: float, /) -> M:
         self.attempts += 1
@@ -80,7 +80,7 @@ class WrittenDown:
 
     def _hold(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         answer = LeaderAndIsrResponse()
-        self.told.set()
+        self.received_states.set()
         for topic in request.topic_states:
             errors = LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=topic.topic_id)
             for state in topic.partition_states:
@@ -211,9 +211,9 @@ def test_a_topic_is_known_to_all_brokers_once_it_is_created(tmp_path: Path) -> N
         await cluster.create("t", (1, 2), (2, 0))
         await cluster.idle()
         assert set(cluster.brokers[2].holds) == {T0, TopicPartition("t", 1)}
-        for each in cluster.brokers.values():
-            assert [partition.leader for partition in each.metadata.topics["t"].partitions.values()] == [1, 2]
-            assert (each.metadata.controller, set(each.metadata.brokers)) == (0, {0, 1, 2})
+        for broker in cluster.brokers.values():
+            assert [partition.leader for partition in broker.metadata.topics["t"].partitions.values()] == [1, 2]
+            assert (broker.metadata.controller, set(broker.metadata.brokers)) == (0, {0, 1, 2})
         with pytest.raises(TopicAlreadyExists):
             await cluster.view.create_topic("t", ((0,),), {})
 
@@ -258,9 +258,9 @@ def test_a_broker_that_refuses_connections_is_gone_until_it_answers(
         await cluster.create("u", (2,))  # of which it would be told
         await cluster.until_led_by(2)
         assert await cluster.tree.exists(znodes.broker_path(1))
-        cluster.brokers[1].told.clear()
+        cluster.brokers[1].received_states.clear()
         cluster.brokers[1].trouble = None
-        await cluster.brokers[1].told.wait()
+        await cluster.brokers[1].received_states.wait()
         assert cluster.brokers[1].holds[T0].leader == 2
         await cluster.idle()
         assert "u" in cluster.brokers[1].metadata.topics
@@ -287,7 +287,7 @@ def test_a_broker_that_does_not_answer_yet_is_waited_for(tmp_path: Path) -> None
         assert cluster.controller.decisions is not None
         assert not cluster.controller.decisions.state.gone
         cluster.brokers[1].trouble = None
-        await cluster.brokers[1].told.wait()
+        await cluster.brokers[1].received_states.wait()
 
     run(tmp_path, test)
 
@@ -304,9 +304,9 @@ def test_a_silent_broker_is_gone_until_it_is_heard(tmp_path: Path, monkeypatch: 
         assert await cluster.state() == znodes.PartitionStateNode(2, 1, (2,), 1)
         assert await cluster.tree.exists(znodes.broker_path(1))
         cluster.heard.change_to(Hears())
-        cluster.brokers[1].told.clear()
+        cluster.brokers[1].received_states.clear()
         cluster.brokers[1].trouble = None
-        await cluster.brokers[1].told.wait()
+        await cluster.brokers[1].received_states.wait()
         assert cluster.brokers[1].holds[T0].leader == 2
 
     run(tmp_path, test)

@@ -102,8 +102,8 @@ def proposal(
     partition_epoch: int = NOW.partition_epoch,
     recovering: bool = False,
 ) -> Proposal:
-    wanted = LeaderAndIsr(NOW.leader, leader_epoch, isr, partition_epoch, recovering)
-    return Proposal(wanted, epochs or (ANY_EPOCH,) * len(isr))
+    state = LeaderAndIsr(NOW.leader, leader_epoch, isr, partition_epoch, recovering)
+    return Proposal(state, epochs or (ANY_EPOCH,) * len(isr))
 
 
 BROKERS = {1: 100, 2: 200, 3: 300}
@@ -120,7 +120,7 @@ def test_what_is_asked_for_twice_is_done_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "error"),
+    ("proposed", "error"),
     [
         (proposal(1, leader_epoch=6), NotController),
         (proposal(1, partition_epoch=10), NotController),
@@ -134,9 +134,9 @@ def test_what_is_asked_for_twice_is_done_once() -> None:
         (proposal(1, 2, epochs=(100, 201)), IneligibleReplica),
     ],
 )
-def test_an_isr_that_may_not_be(asked: Proposal, error: type[WireError]) -> None:
+def test_an_isr_that_may_not_be(proposed: Proposal, error: type[WireError]) -> None:
     with pytest.raises(error):
-        elections.altered(NOW, asked, BROKERS)
+        elections.altered(NOW, proposed, BROKERS)
 
 
 def test_a_process_is_known_by_its_broker_epoch_if_both_sides_tell() -> None:

@@ -11,16 +11,16 @@ RACKS: dict[int, str | None] = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 
 
 
 def test_without_racks_replicas_are_shifted_more_with_each_round() -> None:
-    found = assign(dict.fromkeys(range(5)), 10, 3)
-    assert found == (
+    assignment = assign(dict.fromkeys(range(5)), 10, 3)
+    assert assignment == (
         (0, 1, 2), (1, 2, 3), (2, 3, 4), (3, 4, 0), (4, 0, 1),
         (0, 2, 3), (1, 3, 4), (2, 4, 0), (3, 0, 1), (4, 1, 2),
     )  # fmt: skip
 
 
 def test_with_racks_each_has_one_replica_before_one_has_two() -> None:
-    found = assign(RACKS, 7, 3)
-    assert found == ((0, 3, 1), (3, 1, 5), (1, 5, 4), (5, 4, 2), (4, 2, 0), (2, 0, 3), (0, 4, 2))
+    assignment = assign(RACKS, 7, 3)
+    assert assignment == ((0, 3, 1), (3, 1, 5), (1, 5, 4), (5, 4, 2), (4, 2, 0), (2, 0, 3), (0, 4, 2))
 
 
 def test_partitions_that_are_added_go_on_where_the_first_ones_ended() -> None:
@@ -51,9 +51,9 @@ def test_replicas_are_spread_over_brokers_and_racks(
 ) -> None:
     factor = data.draw(st.integers(1, len(racks)))
     start, shift = data.draw(st.integers(0, 12)), data.draw(st.integers(0, 12))
-    found = assign(dict(racks), partitions, factor, start=start, shift=shift)
-    leaders = [replicas[0] for replicas in found]
+    assignment = assign(dict(racks), partitions, factor, start=start, shift=shift)
+    leaders = [replicas[0] for replicas in assignment]
     assert max(map(leaders.count, racks)) - min(map(leaders.count, racks)) <= 1
-    for replicas in found:
+    for replicas in assignment:
         assert len(set(replicas)) == factor
         assert len({racks[broker] for broker in replicas}) == min(factor, len(set(racks.values())))

@@ -70,13 +70,13 @@ def fail_at_commit(_: Database) -> None:
 
 def test_a_disk_that_fails_ends_the_session(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     states: list[SessionState] = []
-    told: list[Event] = []
+    events: list[Event] = []
 
     async def scenario() -> None:
         tree = await open_tree(tmp_path)
         tree.watch_session(states.append)
         tree.watch_session(states.append).cancel()
-        await tree.watch("/a", told.append)
+        await tree.watch("/a", events.append)
         with monkeypatch.context() as patch:
             patch.setattr(Database, "commit", fail_at_commit)
             results = await asyncio.gather(tree.create("/a"), tree.get("/a"), return_exceptions=True)
@@ -89,7 +89,7 @@ def test_a_disk_that_fails_ends_the_session(run: Run, tmp_path: Path, monkeypatc
         await again.close()
 
     run(scenario())
-    assert (states, told) == ([SessionState.EXPIRED], [])
+    assert (states, events) == ([SessionState.EXPIRED], [])
 
 
 def test_a_second_opener_is_refused(run: Run, tmp_path: Path) -> None:

@@ -72,19 +72,19 @@ def test_the_epoch_of_a_broker_is_the_transaction_that_registered_it(run: Run, t
 def test_a_broker_that_is_back_before_its_session_is_over_takes_its_place(
     run: Run, in_zookeeper: InZooKeeper, was_controller: bool
 ) -> None:
-    told: list[Event] = []
+    events: list[Event] = []
 
     async def scenario() -> None:
         before, after = await in_zookeeper.open(), await in_zookeeper.open()
         first = await register(before, 7, HERE, ())
         await (before if was_controller else after).create(znodes.CONTROLLER, ephemeral=True)
-        await after.watch("/brokers/ids/7", told.append)
+        await after.watch("/brokers/ids/7", events.append)
         second = await register(after, 7, replace(HERE, timestamp_ms=2), {before.session})
         node = await after.get("/brokers/ids/7")
         assert node is not None
         assert (node.czxid, node.owner) == (second, after.session)
         assert second > first
-        assert Event(Change.DELETED, "/brokers/ids/7") in told
+        assert Event(Change.DELETED, "/brokers/ids/7") in events
         assert await after.exists(znodes.CONTROLLER) is not was_controller
         await before.close()
         assert await after.exists("/brokers/ids/7")

@@ -37,11 +37,11 @@ def file(tmp_path: Path) -> Path:
 def readable(file: Path) -> dict[str, bytes]:
     database = Database(str(file.parent), SystemTime())
     try:
-        found = {f"/topics/{name}": database.get(f"/topics/{name}") for name in database.children("/topics") or ()}
+        nodes = {f"/topics/{name}": database.get(f"/topics/{name}") for name in database.children("/topics") or ()}
         database.begin()
         database.transaction(lambda: database.create(Create("/more", sequential=True)))
         database.commit()
-        return {path: node.data for path, node in found.items() if node is not None}
+        return {path: node.data for path, node in nodes.items() if node is not None}
     finally:
         database.close()
 
@@ -58,13 +58,13 @@ def test_what_a_damaged_page_does_not_hide_is_kept(file: Path, page: int, caplog
     data[page * 4096 : page * 4096 + 200] = b"\xff" * 200
     file.write_bytes(data)
     with caplog.at_level(logging.ERROR):
-        found = readable(file)
-    assert found.items() <= NODES.items()
+        kept = readable(file)
+    assert kept.items() <= NODES.items()
     (line,) = caplog.messages
     assert "the records of topics are not affected" in line
     assert "\n" not in line
     assert file.with_name(f"{FILE_NAME}.damaged").read_bytes()[4096:] == data[4096:]
-    assert readable(file).items() >= found.items(), "the next start finds a file that is whole"
+    assert readable(file).items() >= kept.items(), "the next start finds a file that is whole"
     assert len(caplog.messages) == 1
 
 

@@ -158,15 +158,15 @@ def test_the_tree_outlives_the_process_and_ephemerals_do_not(run: Run, home: Hom
 
 
 def test_watches_are_told_in_order_and_before_the_answer(run: Run, tree: Tree) -> None:
-    told: list[object] = []
+    events: list[object] = []
 
     async def scenario() -> None:
-        await tree.watch("/a", told.append)
-        await tree.watch_children("/a", told.append)
-        root = await tree.watch_children("/", told.append)
+        await tree.watch("/a", events.append)
+        await tree.watch_children("/a", events.append)
+        root = await tree.watch_children("/", events.append)
         for operation in (Create("/a"), Create("/a/b"), SetData("/a", b"1"), Delete("/a/b"), SetData("/a", b"2")):
             await tree.multi([operation])
-            told.append(type(operation).__name__)
+            events.append(type(operation).__name__)
         root.cancel()
         root.cancel()
         await tree.multi([Delete("/a"), Create("/c")])
@@ -174,7 +174,7 @@ def test_watches_are_told_in_order_and_before_the_answer(run: Run, tree: Tree) -
     run(scenario())
     created, changed, deleted = (Event(change, "/a") for change in (Change.CREATED, Change.SET, Change.DELETED))
     children = Event(Change.CHILDREN, "/a")
-    assert told == [
+    assert events == [
         *(created, created, Event(Change.CHILDREN, "/"), "Create"),
         *(children, "Create"),
         *(changed, "SetData"),
@@ -185,35 +185,35 @@ def test_watches_are_told_in_order_and_before_the_answer(run: Run, tree: Tree) -
 
 
 def test_what_fails_is_not_told(run: Run, tree: Tree) -> None:
-    told: list[Event] = []
+    events: list[Event] = []
 
     async def scenario() -> None:
-        await tree.watch("/a", told.append)
+        await tree.watch("/a", events.append)
         with pytest.raises(NoNode):
             await tree.multi([Create("/a"), Delete("/b")])
 
     run(scenario())
-    assert told == []
+    assert events == []
 
 
 def test_a_cancelled_watch_hears_nothing_even_of_what_has_happened(run: Run, tree: Tree) -> None:
-    told: list[str] = []
+    events: list[str] = []
 
     async def scenario() -> None:
         def first(_: Event) -> None:
-            told.append("first")
+            events.append("first")
             second.cancel()
 
         await tree.watch("/a", first)
-        second = await tree.watch("/a", lambda _: told.append("second"))
+        second = await tree.watch("/a", lambda _: events.append("second"))
         await tree.create("/a")
 
     run(scenario())
-    assert told == ["first"]
+    assert events == ["first"]
 
 
 def test_a_callback_that_fails_keeps_nobody_else_from_being_told(run: Run, tree: Tree) -> None:
-    told: list[Event] = []
+    events: list[Event] = []
     errors: list[object] = []
 
     def fail(_: Event) -> None:
@@ -222,11 +222,11 @@ def test_a_callback_that_fails_keeps_nobody_else_from_being_told(run: Run, tree:
     async def scenario() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context["exception"]))
         await tree.watch("/a", fail)
-        await tree.watch("/a", told.append)
+        await tree.watch("/a", events.append)
         await tree.create("/a")
 
     run(scenario())
-    assert told == [Event(Change.CREATED, "/a")]
+    assert events == [Event(Change.CREATED, "/a")]
     assert isinstance(errors[0], ZeroDivisionError)
 
 

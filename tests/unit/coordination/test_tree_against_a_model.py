@@ -128,10 +128,10 @@ multis = st.lists(st.lists(operations, min_size=1, max_size=4), max_size=25)
 async def walk(tree: Tree, path: str = "/") -> dict[str, tuple[bytes, int, bool]]:
     node = await tree.get(path)
     assert node is not None
-    found = {path: (node.data, node.version, node.owner != 0)}
+    nodes = {path: (node.data, node.version, node.owner != 0)}
     for name in await tree.children(path) or []:
-        found |= await walk(tree, child_of(path, name))
-    return found
+        nodes |= await walk(tree, child_of(path, name))
+    return nodes
 
 
 async def outcome(tree: Tree, operations: list[Operation]) -> list[object]:
@@ -139,7 +139,7 @@ async def outcome(tree: Tree, operations: list[Operation]) -> list[object]:
         outcomes = await tree.multi(operations)
     except TreeError as error:
         return [type(error), error.path]
-    return [given.path if isinstance(given, Created) else given for given in outcomes]
+    return [result.path if isinstance(result, Created) else result for result in outcomes]
 
 
 class Mirror:
@@ -147,7 +147,7 @@ class Mirror:
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
-        self.told: list[Event] = []
+        self.events: list[Event] = []
         self.nodes: dict[str, Node | None] = {}
         self.names: dict[str, list[str] | None] = {}
         self.looking: set[asyncio.Task[None]] = set()
@@ -159,7 +159,7 @@ class Mirror:
         await self.look_below(path)
 
     def tell(self, event: Event, look: Callable[[str], Coroutine[None, None, None]]) -> None:
-        self.told.append(event)
+        self.events.append(event)
         task = asyncio.create_task(look(event.path))
         self.looking.add(task)
         task.add_done_callback(self.looking.discard)
@@ -186,7 +186,7 @@ async def mirror_agrees(connect: str, sequence: list[list[Operation]], at_once: 
     await mirror.settled()
     assert outcomes == [model.multi(operations) for operations in sequence]
     assert await walk(tree) == model.visible()
-    assert set(mirror.told) <= set(model.events)
+    assert set(mirror.events) <= set(model.events)
     assert mirror.nodes == {path: await tree.get(path) for path in mirror.nodes}
     assert mirror.names == {path: await tree.children(path) for path in mirror.names}
     await tree.close()
@@ -196,15 +196,15 @@ async def mirror_agrees(connect: str, sequence: list[list[Operation]], at_once: 
 
 
 async def compare(directory: str, sequence: list[list[Operation]], at_once: bool) -> None:
-    model, told = Model(), list[Event]()
+    model, events = Model(), list[Event]()
     tree = await EmbeddedTree.open(directory, SystemTime())
     for path in ["/", *PATHS]:
-        await tree.watch(path, told.append)
-        await tree.watch_children(path, lambda event: told.append(event) if event.change is Change.CHILDREN else None)
+        await tree.watch(path, events.append)
+        await tree.watch_children(path, lambda event: events.append(event) if event.change is Change.CHILDREN else None)
     calls = [outcome(tree, operations) for operations in sequence]
     outcomes = await asyncio.gather(*calls) if at_once else [await call for call in calls]
     assert outcomes == [model.multi(operations) for operations in sequence]
-    assert told == [event for event in model.events if event.path in PATHS or event.path == "/"]
+    assert events == [event for event in model.events if event.path in PATHS or event.path == "/"]
     assert await walk(tree) == model.visible()
     await tree.close()
     again = await EmbeddedTree.open(directory, SystemTime())

@@ -19,22 +19,22 @@ LINES = [json.loads(line) for line in (Path(__file__).parent / "kafka_nodes.json
 T0 = TopicPartition("t", 0)
 
 
-def topic_of(given: Any) -> TopicNode:
-    partitions = {int(number): ReplicaAssignment(*map(tuple, lists)) for number, lists in given["partitions"].items()}
-    return TopicNode(parse_id(given["topic_id"]) if given["topic_id"] else None, partitions)
+def topic_of(example: Any) -> TopicNode:
+    partitions = {int(number): ReplicaAssignment(*map(tuple, lists)) for number, lists in example["partitions"].items()}
+    return TopicNode(parse_id(example["topic_id"]) if example["topic_id"] else None, partitions)
 
 
-def state_of(given: Any) -> PartitionStateNode:
-    leader, leader_epoch, isr, recovering, controller_epoch = given
+def state_of(example: Any) -> PartitionStateNode:
+    leader, leader_epoch, isr, recovering, controller_epoch = example
     return PartitionStateNode(leader, leader_epoch, tuple(isr), controller_epoch, recovering == 1)
 
 
-def partitions_of(given: Any) -> list[TopicPartition]:
-    return [TopicPartition(*pair) for pair in given]
+def partitions_of(example: Any) -> list[TopicPartition]:
+    return [TopicPartition(*pair) for pair in example]
 
 
-def reassignment_of(given: Any) -> dict[TopicPartition, tuple[int, ...]]:
-    return {TopicPartition(topic, number): tuple(replicas) for topic, number, replicas in given}
+def reassignment_of(example: Any) -> dict[TopicPartition, tuple[int, ...]]:
+    return {TopicPartition(topic, number): tuple(replicas) for topic, number, replicas in example}
 
 
 Codec = tuple[Callable[[Any], Any], Callable[[Any], bytes], Callable[[bytes], Any]]
@@ -45,7 +45,7 @@ CODECS: dict[str, Codec] = {
     "config": (dict, znodes.encode_config, lambda data: znodes.decode_config("/config/topics/t", data)),
     "state": (state_of, znodes.encode_state, lambda data: znodes.decode_state(T0, data)),
     "reassign": (reassignment_of, znodes.encode_reassignment, znodes.decode_reassignment),
-    "controller": (lambda given: znodes.ControllerNode(*given), znodes.encode_controller, znodes.decode_controller),
+    "controller": (lambda example: znodes.ControllerNode(*example), znodes.encode_controller, znodes.decode_controller),
     "controller_epoch": (int, znodes.encode_controller_epoch, znodes.decode_controller_epoch),
     "config_change": (
         str,
@@ -59,7 +59,7 @@ CODECS: dict[str, Codec] = {
     ),
     "cluster_id": (str, znodes.encode_cluster_id, znodes.decode_cluster_id),
     "producer_ids": (
-        lambda given: znodes.ProducerIdBlock(*given),
+        lambda example: znodes.ProducerIdBlock(*example),
         znodes.encode_producer_id_block,
         znodes.decode_producer_id_block,
     ),

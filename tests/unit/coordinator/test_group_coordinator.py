@@ -69,7 +69,7 @@ async def groups_of(broker: Broker) -> GroupCoordinator:
     return broker.groups
 
 
-def asked(member_id: str = "", instance: str | None = None, session_ms: int = 10_000) -> JoinRequest:
+def join_request(member_id: str = "", instance: str | None = None, session_ms: int = 10_000) -> JoinRequest:
     return JoinRequest(
         member_id, instance, "client", "/h", session_ms, 10_000, "consumer", (MemberProtocol("range", b""),)
     )
@@ -77,7 +77,7 @@ def asked(member_id: str = "", instance: str | None = None, session_ms: int = 10
 
 async def settled(groups: GroupCoordinator, instance: str | None = None) -> JoinResult:
     """The only member of a stable group."""
-    joined = await groups.join("g", asked(instance=instance))
+    joined = await groups.join("g", join_request(instance=instance))
     synced = await groups.sync("g", joined.member_id, instance, 1, (None, None), {joined.member_id: b"all"})
     assert synced == SyncResult(0, "consumer", "range", b"all")
     return joined
@@ -98,10 +98,14 @@ def commit(
 
 def offsets(commits: OffsetCoordinator, group_id: str = "g") -> dict[TopicPartition, int]:
     fetched = commits.fetch(group_id, None, require_stable=False)
-    return {tp: found.committed.offset for tp, found in fetched.items() if found.committed is not None}
+    return {
+        tp: partition_offset.committed.offset
+        for tp, partition_offset in fetched.items()
+        if partition_offset.committed is not None
+    }
 
 
-def found(groups: GroupCoordinator) -> ClassicGroup:
+def current_group(groups: GroupCoordinator) -> ClassicGroup:
     group = groups.find("g")
     assert group is not None
     return group
@@ -130,7 +134,7 @@ async def test_members_go_on_after_a_restart(tmp_path: Path, crash: bool) -> Non
     async with broker_in_process(tmp_path, settings=QUICK) as broker:
         commits = await commits_of(broker)
         groups = broker.groups
-        assert found(groups).state is GroupState.STABLE
+        assert current_group(groups).state is GroupState.STABLE
         assert offsets(commits) == {TP: 5, OTHER: 6}
         assert groups.heartbeat("g", member.member_id, "i", 1) == 0
         assert (await groups.sync("g", member.member_id, "i", 1, (None, None), {})).assignment == b"all"
@@ -142,13 +146,13 @@ async def test_a_member_that_does_not_come_back_after_a_restart_is_expelled(tmp_
     shortest = QUICK | {"group.min.session.timeout.ms": "1"}
     async with broker_in_process(tmp_path, settings=shortest) as broker:
         groups = await groups_of(broker)
-        member = await groups.join("g", asked(session_ms=5000))
+        member = await groups.join("g", join_request(session_ms=5000))
         await groups.sync("g", member.member_id, None, 1, (None, None), {})
     async with broker_in_process(tmp_path, settings=shortest) as broker:
         groups = await groups_of(broker)
-        assert found(groups).members
-        await eventually(lambda: not found(groups).members)
-        assert (found(groups).state, found(groups).generation) == (GroupState.EMPTY, 2)
+        assert current_group(groups).members
+        await eventually(lambda: not current_group(groups).members)
+        assert (current_group(groups).state, current_group(groups).generation) == (GroupState.EMPTY, 2)
 
 
 @pytest.mark.parametrize("committed", [False, True])
@@ -252,9 +256,9 @@ async def test_who_waits_is_told_when_the_broker_stops(tmp_path: Path) -> None:
     async with broker_in_process(tmp_path, settings=QUICK) as broker:
         groups = await groups_of(broker)
         member = await settled(groups)
-        waiting = asyncio.create_task(groups.join("g", asked()))
+        waiting = asyncio.create_task(groups.join("g", join_request()))
         await asyncio.sleep(0)
-        assert found(groups).state is GroupState.PREPARING
+        assert current_group(groups).state is GroupState.PREPARING
     assert (await waiting).error == NotCoordinator.code
     assert groups.heartbeat("g", member.member_id, None, 1) == NotCoordinator.code
 
@@ -264,10 +268,10 @@ async def test_a_member_whose_connection_is_gone_is_still_waited_for(tmp_path: P
     async with broker_in_process(tmp_path, settings=QUICK) as broker:
         groups = await groups_of(broker)
         member = await settled(groups)
-        gone = asyncio.create_task(groups.join("g", asked()))
+        gone = asyncio.create_task(groups.join("g", join_request()))
         await asyncio.sleep(0)
         gone.cancel()
-        joined = await groups.join("g", asked(member.member_id))
+        joined = await groups.join("g", join_request(member.member_id))
         assert (joined.generation, len(joined.members)) == (2, 2)
 
 
@@ -284,17 +288,17 @@ async def test_nobody_is_served_before_the_journal_is_read(tmp_path: Path) -> No
         assert set(commit(commits, {TP: 1}).values()) == {CoordinatorLoadInProgress.code}
         assert groups.heartbeat("g", member.member_id, None, 1) == 0
         assert (await groups.sync("g", member.member_id, None, 1, (None, None), {})).error == 27
-        assert (await groups.join("g", asked())).error == CoordinatorLoadInProgress.code
+        assert (await groups.join("g", join_request())).error == CoordinatorLoadInProgress.code
 
 
 @in_loop
 async def test_an_assignment_that_is_too_large_is_refused_and_the_group_goes_on(tmp_path: Path) -> None:
     async with broker_in_process(tmp_path, settings=QUICK | {"message.max.bytes": "2000"}) as broker:
         groups = await groups_of(broker)
-        joined = await groups.join("g", asked())
+        joined = await groups.join("g", join_request())
         huge = {joined.member_id: b"x" * 3000}
         assert (await groups.sync("g", joined.member_id, None, 1, (None, None), huge)).error == -1
-        again = await groups.join("g", asked(joined.member_id))
+        again = await groups.join("g", join_request(joined.member_id))
         assert (await groups.sync("g", joined.member_id, None, 2, (None, None), {})).error == again.error == 0
 
 
@@ -302,12 +306,12 @@ async def test_an_assignment_that_is_too_large_is_refused_and_the_group_goes_on(
 async def test_names_that_no_record_has_room_for_are_refused(tmp_path: Path) -> None:
     async with broker_in_process(tmp_path, settings=QUICK) as broker:
         groups = await groups_of(broker)
-        assert (await groups.join("g" * 40_000, asked())).error == InvalidGroupId.code
-        joined = await groups.join("g", asked(instance="i" * 40_000))
+        assert (await groups.join("g" * 40_000, join_request())).error == InvalidGroupId.code
+        joined = await groups.join("g", join_request(instance="i" * 40_000))
         synced = await groups.sync("g", joined.member_id, None, 1, (None, None), {})
         assert synced.error == UnknownServerError.code
         groups.leave("g", [LeavingMember(joined.member_id)])
-        assert found(groups).state is GroupState.EMPTY
+        assert current_group(groups).state is GroupState.EMPTY
 
 
 @in_loop

@@ -79,7 +79,7 @@ def test_commits_that_could_not_be_made_are_withdrawn() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "now_ms", "options", "expired"),
+    ("committed", "now_ms", "options", "expired"),
     [
         (commit(1, 0, commit_ms=0), HOUR - 1, {}, False),
         (commit(1, 0, commit_ms=0), HOUR, {}, True),
@@ -93,9 +93,9 @@ def test_commits_that_could_not_be_made_are_withdrawn() -> None:
     ],
 )
 def test_an_offset_expires_after_its_retention_unless_a_commit_is_pending(
-    found: OffsetAndMetadata, now_ms: int, options: dict[str, int], expired: bool
+    committed: OffsetAndMetadata, now_ms: int, options: dict[str, int], expired: bool
 ) -> None:
-    offsets = GroupOffsets({TP: found})
+    offsets = GroupOffsets({TP: committed})
     assert offsets.expired(now_ms, HOUR, **options) == ([TP] if expired else [])  # type: ignore[arg-type]
     offsets.stage({TP: commit(2, at=3)})
     assert offsets.expired(now_ms, HOUR, **options) == []  # type: ignore[arg-type]

@@ -67,7 +67,7 @@ def test_a_commit_from_a_template_equals_one_without(tmp_path: Path) -> None:
             assert template is not None
             assert offsets.commit_from_template(STRANGER, template, [5, 6], [1, 2]) is template.accepted
             fetched = offsets.fetch("g", None, require_stable=True)
-            values = {tp: found.committed for tp, found in fetched.items()}
+            values = {tp: partition_offset.committed for tp, partition_offset in fetched.items()}
             assert {tp: value and value[:2] for tp, value in values.items()} == {ONE: (5, "a"), TWO: (6, "")}
             assert [value and (value.leader_epoch, value.record_offset) for value in values.values()] == [
                 (1, 0),

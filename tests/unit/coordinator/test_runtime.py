@@ -145,11 +145,11 @@ def test_keys_stay_in_their_partition_when_the_topic_grows() -> None:
         async with opened(log_dirs(place)) as dirs:
             topic = InternalTopic(TP.topic, lambda: counts[0], lambda: 5, lambda: 1000)
             runtime = CoordinatorRuntime(topic, Replicas(dirs, 1), ManualClock(), Shard)
-            seen = []
+            partitions = []
             while counts:
-                seen.append({runtime.partition_of(f"key {n}") for n in range(200)})
+                partitions.append({runtime.partition_of(f"key {n}") for n in range(200)})
                 counts.pop(0)
-            assert seen == [set(range(5)), set(range(3)), set(range(3))]
+            assert partitions == [set(range(5)), set(range(3)), set(range(3))]
 
     for place in in_memory.directory():
         asyncio.run(main(place))

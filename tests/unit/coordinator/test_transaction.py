@@ -116,8 +116,8 @@ def test_every_event_in_every_state(state: TransactionState, n: int, event: str)
         with pytest.raises(expected):
             EVENTS[event](one)
     else:
-        told = EVENTS[event](one)
-        assert (None if told is None else told.state) is expected
+        transition = EVENTS[event](one)
+        assert (None if transition is None else transition.state) is expected
     assert one == held(state)  # deciding changes nothing
 
 

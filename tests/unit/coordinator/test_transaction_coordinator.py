@@ -91,9 +91,17 @@ def test_what_it_knows_is_what_its_journal_says(place: Path) -> None:
         await node.transactions.add_partitions(NAME, producer, [TWO])
 
     async def then(node: Node) -> None:
-        found = node.transactions.describe(NAME)
-        assert (found.state, found.partitions, found.producer_epoch) == (TransactionState.ONGOING, frozenset({TWO}), 0)
-        assert (found.timeout_ms, found.start_ms, found.last_update_ms) == (1000, node.clock.ms, node.clock.ms)
+        described = node.transactions.describe(NAME)
+        assert (described.state, described.partitions, described.producer_epoch) == (
+            TransactionState.ONGOING,
+            frozenset({TWO}),
+            0,
+        )
+        assert (described.timeout_ms, described.start_ms, described.last_update_ms) == (
+            1000,
+            node.clock.ms,
+            node.clock.ms,
+        )
 
     run(place, first, then)
 

@@ -63,9 +63,9 @@ def test_partitions_stand_in_the_order_of_kafkas_hash_tables() -> None:
     many = {"journal-2-c": [0, 5, 2, 7, 4], "journal-2-a": [1, 4], "journal-2-b": [6, 3]}
     partitions = frozenset(TopicPartition(topic, number) for topic, numbers in many.items() for number in numbers)
     _, value = transaction_record("id", replace(TXN, partitions=partitions))
-    found = deserialize(TransactionLogValue, value).transaction_partitions or []
-    assert {each.topic: each.partition_ids for each in found} == many
-    assert [each.topic for each in found] == list(many)
+    schemas = deserialize(TransactionLogValue, value).transaction_partitions or []
+    assert {schema.topic: schema.partition_ids for schema in schemas} == many
+    assert [schema.topic for schema in schemas] == list(many)
 
 
 def test_the_flexible_version_is_read() -> None:

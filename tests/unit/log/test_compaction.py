@@ -117,10 +117,10 @@ def test_an_abort_whose_marker_lies_in_the_active_segment_counts_too(bench: LogB
     log = bench.open()
     put(log, "a0", "kept")
     transaction(log, 1, 0, "a", commit=False, roll=True)
-    wanted = request(log, bench)
-    assert wanted.bases == [0]
-    assert [txn.last_offset for txn in wanted.aborted_later] == [2]
-    compact(log, wanted)
+    compaction = request(log, bench)
+    assert compaction.bases == [0]
+    assert [txn.last_offset for txn in compaction.aborted_later] == [2]
+    compact(log, compaction)
     assert keys(log) == ["a0"]
 
 
@@ -147,8 +147,8 @@ def test_a_marker_goes_once_nothing_of_its_transaction_is_left_and_its_time_is_o
     log.roll()
     sizes = []
     for cleaned_to in (0, 3, 3):
-        wanted = replace(request(log, bench, 0), producers={}, first_dirty=0)
-        compact(log, wanted)
+        compaction = replace(request(log, bench, 0), producers={}, first_dirty=0)
+        compact(log, compaction)
         sizes.append(len(list(log.segments.first.batches())))
         bench.clock.ms += DAY_MS + cleaned_to
     assert sizes[0] == 2, "the marker is still there, with a horizon"
@@ -160,9 +160,9 @@ def test_the_last_batch_of_a_live_producer_stays_as_a_header(bench: LogBench) ->
     log.append_as_leader(batch(key="a", producer_id=7, sequence=4), 0)
     put(log, "a0", "newer")
     log.roll()
-    wanted = request(log, bench)
-    assert wanted.producers == {7: LastRecord(0, 0)}
-    compact(log, wanted)
+    compaction = request(log, bench)
+    assert compaction.producers == {7: LastRecord(0, 0)}
+    compact(log, compaction)
     assert left(log) == {1: ("a0", "newer")}
     assert header_at(whole_log(log)).record_count == 0
     again = bench.open(clean=False)
@@ -176,12 +176,12 @@ def test_as_many_keys_are_learnt_as_memory_allows_and_the_rest_waits(bench: LogB
     for n in range(6):
         put(log, f"k{n}", "2")
     log.roll()
-    wanted = request(log, bench)
-    small = replace(wanted, dedupe_bytes=4 * KEY_BYTES, load_factor=1.0)
+    compaction = request(log, bench)
+    small = replace(compaction, dedupe_bytes=4 * KEY_BYTES, load_factor=1.0)
     (group,) = compact(log, small)
     assert group.end_offset == 4
     assert len(left(log)) == 12, "nothing was replaced below offset 4"
-    assert all(group.end_offset == 12 for group in compact(log, wanted))
+    assert all(group.end_offset == 12 for group in compact(log, compaction))
     assert sorted(left(log)) == [6, 7, 8, 9, 10, 11]
 
 
@@ -199,14 +199,14 @@ def test_a_damaged_batch_is_named_with_its_place_and_not_rewritten(bench: LogBen
     for key in "aab":
         put(log, key, "1")
     log.roll()
-    wanted = request(log, bench)
+    compaction = request(log, bench)
     segment = Path(log.segments.first.file.path)
     second = list(log.segments.first.batches())[1].position
     data = bytearray(segment.read_bytes())
     data[second + at] ^= 0xFF
     segment.write_bytes(data)
     with pytest.raises(CorruptFile, match=f"00000000000000000000.log: at byte {second}: {says}"):
-        compact(log, wanted)
+        compact(log, compaction)
     assert segment.read_bytes() == data
     assert not any(name.endswith(".swap") for name in listing(bench.directory))
 
@@ -217,8 +217,8 @@ def test_a_request_survives_its_way_to_the_process(bench: LogBench) -> None:
     log.append_as_leader(batch(producer_id=5), 0)
     log.advance_high_watermark(log.log_end)
     log.roll()
-    wanted = replace(request(log, bench), aborted_later=[AbortedTxn(1, 2, 3, 4)])
-    assert CompactionRequest.from_json(wanted.to_json()) == wanted
+    compaction = replace(request(log, bench), aborted_later=[AbortedTxn(1, 2, 3, 4)])
+    assert CompactionRequest.from_json(compaction.to_json()) == compaction
 
 
 def test_a_throttle_sleeps_what_is_missing() -> None:

@@ -324,12 +324,12 @@ def test_an_append_rolls_when_the_segment_is_full_or_old(
 
 def test_jitter_stays_within_what_is_allowed(tmp_path: Path) -> None:
     log = LogBench(tmp_path, {"segment.ms": "1000", "segment.jitter.ms": "400"}).open()
-    seen = set()
+    jitters = set()
     for _ in range(30):
         log.truncate_fully_and_start_at(log.log_end + 1)
-        seen.add(log.segments.active.jitter_ms)
-    assert len(seen) > 1
-    assert all(0 <= jitter <= 400 for jitter in seen)
+        jitters.add(log.segments.active.jitter_ms)
+    assert len(jitters) > 1
+    assert all(0 <= jitter <= 400 for jitter in jitters)
 
 
 # Flushing

@@ -38,9 +38,9 @@ def test_a_clean_stop_leaves_checkpoints_and_the_mark_and_is_found_again(one: Pa
         assert (one / MARK).exists()
         async with opened(log_dirs(one)) as dirs:
             (log_dir,) = dirs.dirs.values()
-            found = {tp: (log.log_end, log.recovery_point, log.high_watermark) for tp, log in dirs.logs.items()}
+            offsets = {tp: (log.log_end, log.recovery_point, log.high_watermark) for tp, log in dirs.logs.items()}
             assert not (one / MARK).exists()
-            return log_dir.was_clean, log_dir.broker_epoch, found
+            return log_dir.was_clean, log_dir.broker_epoch, offsets
 
     assert asyncio.run(scenario()) == (True, 7, {TP: (3, 3, 3), OTHER: (2, 2, 2)})
     assert checkpoint(one, "recovery-point-offset-checkpoint") == {TP: 3, OTHER: 2}
@@ -203,10 +203,10 @@ def test_a_failed_fsync_takes_the_directory_offline_for_good(one: Path, two: Pat
     watch = Failing(10**9, errno.EIO, only=["fsync"])
 
     async def scenario() -> None:
-        told = list[tuple[str, list[TopicPartition]]]()
+        failures = list[tuple[str, list[TopicPartition]]]()
         dirs = log_dirs(one, two, files=WatchedFiles(watch))
         await dirs.open()
-        dirs.on_offline.append(lambda failure, partitions: told.append((failure.directory, partitions)))
+        dirs.on_offline.append(lambda failure, partitions: failures.append((failure.directory, partitions)))
         log, other = await dirs.create(TP, path=str(one)), await dirs.create(OTHER, path=str(two))
         fill(log)
         fill(other)
@@ -214,7 +214,7 @@ def test_a_failed_fsync_takes_the_directory_offline_for_good(one: Path, two: Pat
         disk, watch.left = dirs.dirs[str(one)].disk, 1
         log.flush()
         await disk.drain()
-        assert (log.flushed_to, log.offline, told) == (0, True, [(str(one), [TP])])
+        assert (log.flushed_to, log.offline, failures) == (0, True, [(str(one), [TP])])
         with pytest.raises(StorageError, match="orders-0 is offline"):
             log.append_as_leader(batch(), 0)
         with pytest.raises(StorageError, match=r"its log directory .*one failed"):

@@ -32,11 +32,11 @@ def producers() -> ProducerState:
 def test_any_of_the_last_five_batches_is_known_again_and_no_older_one(producers: ProducerState) -> None:
     written = [header(n * 2, n * 2, 2) for n in range(7)]
     write(producers, *written)
-    known = producers.by_id[1]
-    repeated = [known.duplicate_of(one) for one in written]
-    assert [found.first_offset if found else None for found in repeated] == [None, None, 4, 6, 8, 10, 12]
-    assert known.duplicate_of(header(99, 4, 3)) is None, "the same first sequence, but another last one"
-    assert known.duplicate_of(header(99, 12, 2, epoch=1)) is None, "of another epoch"
+    producer = producers.by_id[1]
+    repeated = [producer.duplicate_of(one) for one in written]
+    assert [duplicate.first_offset if duplicate else None for duplicate in repeated] == [None, None, 4, 6, 8, 10, 12]
+    assert producer.duplicate_of(header(99, 4, 3)) is None, "the same first sequence, but another last one"
+    assert producer.duplicate_of(header(99, 12, 2, epoch=1)) is None, "of another epoch"
 
 
 @pytest.mark.parametrize("sequence", [1, 2, 4, 9])
@@ -59,9 +59,9 @@ def test_sequences_start_over_behind_the_largest(producers: ProducerState) -> No
 def test_a_batch_across_the_largest_sequence_is_known_again(producers: ProducerState) -> None:
     across = header(0, SEQUENCE_MAX - 1, 4)
     write(producers, across)
-    found = producers.by_id[1].duplicate_of(across)
-    assert found is not None
-    assert (found.first_sequence, found.last_sequence) == (SEQUENCE_MAX - 1, 1)
+    duplicate = producers.by_id[1].duplicate_of(across)
+    assert duplicate is not None
+    assert (duplicate.first_sequence, duplicate.last_sequence) == (SEQUENCE_MAX - 1, 1)
 
 
 def test_an_unknown_producer_may_start_anywhere(producers: ProducerState) -> None:

@@ -121,13 +121,13 @@ def test_what_lies_behind_a_torn_batch_goes_also_in_later_segments(bench: LogBen
     assert [file.name for file in bench.directory.glob("00000000000000000006.*")] == [removed_name(6, START_MS)]
 
 
-@pytest.mark.parametrize(("contiguous", "found"), [(True, [0, 1]), (False, [0, 1, 3, 4, 5, 6, 7, 8])])
+@pytest.mark.parametrize(("contiguous", "offsets"), [(True, [0, 1]), (False, [0, 1, 3, 4, 5, 6, 7, 8])])
 def test_a_gap_between_segments_is_a_lost_write_unless_compaction_may_have_made_it(
-    bench: LogBench, contiguous: bool, found: list[int]
+    bench: LogBench, contiguous: bool, offsets: list[int]
 ) -> None:
     segment = path(bench, 0, ".log")
     segment.write_bytes(segment.read_bytes()[: -len(marker(2, commit=True))])
-    assert offsets_in(whole_log(bench.open(clean=False, contiguous=contiguous))) == found
+    assert offsets_in(whole_log(bench.open(clean=False, contiguous=contiguous))) == offsets
 
 
 def test_a_segment_with_offsets_that_are_there_already_is_dropped(bench: LogBench) -> None:

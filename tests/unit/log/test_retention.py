@@ -25,8 +25,8 @@ def four_segments(tmp_path: Path, settings: dict[str, str]) -> tuple[LogBench, L
 
 def doomed(log: Log, now_ms: int, *, high_watermark: int | None = None) -> tuple[list[int], str]:
     high_watermark = log.high_watermark if high_watermark is None else high_watermark
-    found = deletable_segments(list(log.segments), log.config, log.log_start, log.log_end, high_watermark, now_ms)
-    return [segment.base_offset for segment in found.segments], found.text
+    deletion = deletable_segments(list(log.segments), log.config, log.log_start, log.log_end, high_watermark, now_ms)
+    return [segment.base_offset for segment in deletion.segments], deletion.text
 
 
 @pytest.mark.parametrize(("hours", "gone"), [(1, []), (2, [0]), (3, [0, 2]), (4, [0, 2, 4]), (9, [0, 2, 4, 6])])
@@ -59,8 +59,8 @@ def test_segments_below_the_logs_start_go_whatever_the_policy(tmp_path: Path) ->
     _, log = four_segments(tmp_path, {"cleanup.policy": "compact", "retention.ms": "0"})
     assert doomed(log, START_MS + 9 * HOUR_MS)[0] == []
     log.delete_records(5)
-    found, reason = doomed(log, START_MS)
-    assert found == [0, 2]
+    bases, reason = doomed(log, START_MS)
+    assert bases == [0, 2]
     assert reason == "they lie below the log start offset 5"
 
 

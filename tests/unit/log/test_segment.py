@@ -156,9 +156,9 @@ def test_a_time_is_found_at_its_first_record(tmp_path: Path) -> None:
     segment = segment_at(tmp_path, index_interval_bytes="1")
     fill(segment, 3, 2, 4)
     for timestamp, offset in [(0, 100), (START_MS + 1, 101), (START_MS + 3, 103), (START_MS + 22, 107)]:
-        found = segment.offset_for_time(timestamp, BASE)
-        assert found is not None
-        assert found[0].offset == offset
+        position = segment.offset_for_time(timestamp, BASE)
+        assert position is not None
+        assert position[0].offset == offset
     assert segment.offset_for_time(START_MS + 24, BASE) is None
     newest = segment.offset_of_newest()
     assert newest is not None

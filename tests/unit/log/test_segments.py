@@ -29,8 +29,8 @@ def test_they_are_ordered_by_base_offset(segments: Segments) -> None:
 def test_an_offset_lies_in_the_last_one_that_starts_at_or_before_it(
     segments: Segments, offset: int, base: int | None
 ) -> None:
-    found = segments.floor(offset)
-    assert (found.base_offset if found else None) == base
+    segment = segments.floor(offset)
+    assert (segment.base_offset if segment else None) == base
 
 
 @pytest.mark.parametrize(

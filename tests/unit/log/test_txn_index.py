@@ -41,7 +41,7 @@ def test_transactions_end_one_behind_the_other(index: TxnIndex) -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "found", "complete"),
+    ("start", "end", "expected", "complete"),
     [
         (0, 10, [], True),
         (0, 11, TXNS[:1], True),
@@ -52,9 +52,9 @@ def test_transactions_end_one_behind_the_other(index: TxnIndex) -> None:
     ],
 )
 def test_a_reader_is_told_of_what_overlaps_and_whether_to_look_further(
-    index: TxnIndex, start: int, end: int, found: list[AbortedTxn], complete: bool
+    index: TxnIndex, start: int, end: int, expected: list[AbortedTxn], complete: bool
 ) -> None:
-    assert index.between(start, end) == (found, complete)
+    assert index.between(start, end) == (expected, complete)
 
 
 def test_truncating_keeps_what_ended_below(index: TxnIndex) -> None:

@@ -118,9 +118,9 @@ def test_a_producer_does_not_stamp_in_the_brokers_name() -> None:
 def test_the_topics_codec_takes_the_place_of_the_producers(name: str) -> None:
     data = batch(3, codec=Codec.LZ4)
     config = LogConfig.parse({"compression.type": name})
-    found = validation.with_codec(data, header_at(data), config, TP)
-    assert header_at(found).codec is Codec.named(name)
-    assert (found is data) == (name == "lz4")
+    converted = validation.with_codec(data, header_at(data), config, TP)
+    assert header_at(converted).codec is Codec.named(name)
+    assert (converted is data) == (name == "lz4")
 
 
 def test_under_the_topics_codec_a_batch_may_be_too_large() -> None:

@@ -126,15 +126,15 @@ def test_what_is_left_is_written_back_before_what_is_new(tmp_path: Path) -> None
 
     async def scenario() -> None:
         pressure = WritePressure(disk)
-        for each in logs:
-            pressure.appended(each, CHECK_BYTES // 3 + 1)
+        for log in logs:
+            pressure.appended(log, CHECK_BYTES // 3 + 1)
         looking = pressure._checking
         assert looking is not None
         await looking
 
     asyncio.run(scenario())
     first = disk.files[0]
-    assert {file.path for file in first} == {each.segments.active.file.path for each in logs}
+    assert {file.path for file in first} == {log.segments.active.file.path for log in logs}
     assert disk.files == [first, first[1:], first[2:]]
 
 
@@ -143,11 +143,11 @@ def test_a_deleted_log_is_let_go_of_at_once(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         pressure, log = WritePressure(Disk(BUSY)), LogBench(tmp_path).open()
-        known = ref(log)
+        log_ref = ref(log)
         pressure.appended(log, CHECK_BYTES - 1)
         del log
         gc.collect()
-        assert known() is None
+        assert log_ref() is None
 
     asyncio.run(scenario())
 

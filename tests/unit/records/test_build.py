@@ -51,17 +51,17 @@ def test_compaction_keeps_offsets_and_times_of_what_stays(codec: Codec, horizon:
     body = body_of(data, 0, header)
     kept = [span for span in spans(body, 5) if span.offset_delta in (1, 3)]
     changed = rebuild(body, kept, header, BatchFields.of(header, horizon))
-    found = header_at(changed)
-    assert list(records_of(changed, 0, found)) == [records(5)[1], records(5)[3]]
-    assert (found.last_offset, found.record_count, found.last_sequence) == (4, 2, header.last_sequence)
-    assert found.delete_horizon_ms == horizon
-    assert found.crc == crc_of(changed, 0, len(changed))
+    new_header = header_at(changed)
+    assert list(records_of(changed, 0, new_header)) == [records(5)[1], records(5)[3]]
+    assert (new_header.last_offset, new_header.record_count, new_header.last_sequence) == (4, 2, header.last_sequence)
+    assert new_header.delete_horizon_ms == horizon
+    assert new_header.crc == crc_of(changed, 0, len(changed))
 
 
 def test_an_emptied_batch_still_tells_the_last_sequence() -> None:
     header = header_at(batch(4, producer_id=4, sequence=6, codec=Codec.GZIP, transactional=True))
-    found = header_at(empty(header))
-    assert (found.size, found.record_count, found.base_timestamp) == (HEADER_BYTES, 0, NO_TIMESTAMP)
-    assert (found.producer_id, found.last_sequence, found.last_offset) == (4, 9, 3)
-    assert found.codec is Codec.NONE
-    assert found.is_transactional
+    new_header = header_at(empty(header))
+    assert (new_header.size, new_header.record_count, new_header.base_timestamp) == (HEADER_BYTES, 0, NO_TIMESTAMP)
+    assert (new_header.producer_id, new_header.last_sequence, new_header.last_offset) == (4, 9, 3)
+    assert new_header.codec is Codec.NONE
+    assert new_header.is_transactional

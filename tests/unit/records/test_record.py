@@ -21,8 +21,8 @@ def test_null_and_empty_are_kept_apart(key: bytes | None, value: bytes | None) -
 def test_headers_keep_their_order_and_may_repeat() -> None:
     headers = (RecordHeader("a", b"1"), RecordHeader("b", None), RecordHeader("a", b""), RecordHeader("ü", b"2"))
     data = build([Record(0, START_MS, None, b"v", headers)])
-    (found,) = records_of(data, 0, header_at(data))
-    assert found.headers == headers
+    (decoded,) = records_of(data, 0, header_at(data))
+    assert decoded.headers == headers
 
 
 def test_a_span_tells_where_key_and_value_lie() -> None:

@@ -13,27 +13,27 @@ class Waiting:
     """A crowd that waits, and what it was told."""
 
     def __init__(self) -> None:
-        self.acknowledgements, self.told = Acknowledgements(), list[str]()
+        self.acknowledgements, self.acknowledged = Acknowledgements(), list[str]()
 
     def waits(self, name: str, offset: int, deadline_s: float = FOREVER_S) -> None:
         self.acknowledgements.add(offset, deadline_s, partial(self._tell, name))
 
     def _tell(self, name: str, error: WireError | None) -> None:
-        self.told.append(name)
+        self.acknowledged.append(name)
 
-    def tell(self, found: list[OnAcknowledged]) -> list[str]:
-        self.told.clear()
-        for told in found:
-            told(None)
-        return list(self.told)
+    def tell(self, callbacks: list[OnAcknowledged]) -> list[str]:
+        self.acknowledged.clear()
+        for callback in callbacks:
+            callback(None)
+        return list(self.acknowledged)
 
 
 @pytest.fixture
 def waiting() -> Waiting:
-    found = Waiting()
+    crowd = Waiting()
     for name, offset in (("a", 3), ("b", 5), ("c", 5), ("d", 9)):
-        found.waits(name, offset)
-    return found
+        crowd.waits(name, offset)
+    return crowd
 
 
 def test_the_high_watermark_tells_all_that_it_passes_and_each_once(waiting: Waiting) -> None:
@@ -51,13 +51,13 @@ def test_who_is_out_of_time_is_told_and_the_others_wait_on() -> None:
     waiting = Waiting()
     for name, offset, deadline_s in (("a", 1, 10.0), ("b", 2, FOREVER_S), ("c", 3, 5.0)):
         waiting.waits(name, offset, deadline_s)
-    found = waiting.acknowledgements
-    assert found.next_deadline_s == 5
-    assert (waiting.tell(found.expired(4.9)), waiting.tell(found.expired(5.0))) == ([], ["c"])
-    assert found.next_deadline_s == 10
-    assert waiting.tell(found.expired(10.0)) == ["a"]
-    assert found.next_deadline_s == FOREVER_S
-    assert waiting.tell(found.passed(3)) == ["b"]
+    acknowledgements = waiting.acknowledgements
+    assert acknowledgements.next_deadline_s == 5
+    assert (waiting.tell(acknowledgements.expired(4.9)), waiting.tell(acknowledgements.expired(5.0))) == ([], ["c"])
+    assert acknowledgements.next_deadline_s == 10
+    assert waiting.tell(acknowledgements.expired(10.0)) == ["a"]
+    assert acknowledgements.next_deadline_s == FOREVER_S
+    assert waiting.tell(acknowledgements.passed(3)) == ["b"]
 
 
 def test_who_is_dismissed_waits_no_longer(waiting: Waiting) -> None:

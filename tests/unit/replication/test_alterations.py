@@ -22,7 +22,7 @@ def proposed(*isr: int, topic_id: uuid.UUID | None = TOPIC_ID) -> Proposed:
     return Proposed(leader, topic_id, Proposal(decision._replace(isr=isr), (-1,) * len(isr)))
 
 
-class Asked:
+class AgreeingController:
     """A controller that agrees to everything, after these failures; and who proposed, who asks again."""
 
     def __init__(self, *failures: Exception | int) -> None:
@@ -43,19 +43,19 @@ class Asked:
             return AlterPartitionResponse(error_code=failure)
         return AlterPartitionResponse(topics=[_agreed(topic, request.broker_id) for topic in request.topics])
 
-    def answered(self, tp: TopicPartition, asked: Proposed, decision: Decision) -> None:
+    def answered(self, tp: TopicPartition, proposal: Proposed, decision: Decision) -> None:
         if isinstance(decision, int):
-            self.alterations.propose(tp, asked)
+            self.alterations.propose(tp, proposal)
         else:
             self.answers[tp] = decision
             self.done.set()
 
 
 def _agreed(topic: AlterPartitionRequest.TopicData, leader: int) -> AlterPartitionResponse.TopicData:
-    told = AlterPartitionResponse.TopicData(topic_id=topic.topic_id, topic_name=topic.topic_name)
+    topic_data = AlterPartitionResponse.TopicData(topic_id=topic.topic_id, topic_name=topic.topic_name)
     for part in topic.partitions:
-        isr = part.new_isr or [each.broker_id for each in part.new_isr_with_epochs]
-        told.partitions.append(
+        isr = part.new_isr or [member.broker_id for member in part.new_isr_with_epochs]
+        topic_data.partitions.append(
             AlterPartitionResponse.PartitionData(
                 partition_index=part.partition_index,
                 leader_id=leader,
@@ -64,23 +64,23 @@ def _agreed(topic: AlterPartitionRequest.TopicData, leader: int) -> AlterPartiti
                 partition_epoch=part.partition_epoch + 1,
             )
         )
-    return told
+    return topic_data
 
 
 def test_what_is_proposed_meanwhile_goes_with_the_next_request() -> None:
     async def main() -> None:
-        asked = Asked()
+        controller = AgreeingController()
         for number in range(3):
-            asked.alterations.propose(TopicPartition("t", number), proposed(1, 2))
+            controller.alterations.propose(TopicPartition("t", number), proposed(1, 2))
             await asyncio.sleep(0)
-        assert len(asked.requests) == 1
-        asked.may_answer.set()
+        assert len(controller.requests) == 1
+        controller.may_answer.set()
         async with asyncio.timeout(PATIENCE_S):
-            while len(asked.answers) < 3:
-                asked.done.clear()
-                await asked.done.wait()
-        assert [len(request.topics[0].partitions) for request, _ in asked.requests] == [1, 2]
-        assert set(asked.answers.values()) == {LeaderAndIsr(1, 3, (1, 2), 8)}
+            while len(controller.answers) < 3:
+                controller.done.clear()
+                await controller.done.wait()
+        assert [len(request.topics[0].partitions) for request, _ in controller.requests] == [1, 2]
+        assert set(controller.answers.values()) == {LeaderAndIsr(1, 3, (1, 2), 8)}
 
     asyncio.run(main())
 
@@ -88,25 +88,25 @@ def test_what_is_proposed_meanwhile_goes_with_the_next_request() -> None:
 @pytest.mark.parametrize("failure", [PeerLost("gone"), NotController("moved"), StaleBrokerEpoch.code])
 def test_it_is_asked_again_until_there_is_an_answer(failure: PeerLost | WireError | int) -> None:
     async def main() -> None:
-        asked = Asked(failure, failure)
-        asked.may_answer.set()
-        asked.alterations.propose(TopicPartition("t", 0), proposed(1, 2, 3))
+        controller = AgreeingController(failure, failure)
+        controller.may_answer.set()
+        controller.alterations.propose(TopicPartition("t", 0), proposed(1, 2, 3))
         async with asyncio.timeout(PATIENCE_S):
-            await asked.done.wait()
-        assert len(asked.requests) == 3
+            await controller.done.wait()
+        assert len(controller.requests) == 3
 
     asyncio.run(main())
 
 
 def test_a_topic_without_an_id_is_altered_by_its_name() -> None:
     async def main() -> None:
-        asked = Asked()
-        asked.may_answer.set()
-        asked.alterations.propose(TopicPartition("t", 0), proposed(1, 3, topic_id=None))
+        controller = AgreeingController()
+        controller.may_answer.set()
+        controller.alterations.propose(TopicPartition("t", 0), proposed(1, 3, topic_id=None))
         async with asyncio.timeout(PATIENCE_S):
-            await asked.done.wait()
-        ((request, version),) = asked.requests
+            await controller.done.wait()
+        ((request, version),) = controller.requests
         assert (version, request.topics[0].partitions[0].new_isr) == (1, [1, 3])
-        assert asked.answers == {TopicPartition("t", 0): LeaderAndIsr(1, 3, (1, 3), 8)}
+        assert controller.answers == {TopicPartition("t", 0): LeaderAndIsr(1, 3, (1, 3), 8)}
 
     asyncio.run(main())

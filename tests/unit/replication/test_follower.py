@@ -39,19 +39,19 @@ EPOCH = 6
 
 def log(*, keeps_epochs: bool = True) -> MemoryLog:
     """[0, 30): epoch 2 from 0 on, epoch 4 from 10 on, epoch 5 from 20 on; all below 15 is safe."""
-    found = MemoryLog(keeps_epochs=keeps_epochs)
-    found.copy([Record(n, (2, 4, 5)[n // 10], "v") for n in range(30)])
-    found.set_high_watermark(15)
-    return found
+    memory_log = MemoryLog(keeps_epochs=keeps_epochs)
+    memory_log.copy([Record(n, (2, 4, 5)[n // 10], "v") for n in range(30)])
+    memory_log.set_high_watermark(15)
+    return memory_log
 
 
-def fetching(found: MemoryLog) -> tuple[FollowerState, FetchPosition]:
+def fetching(replica_log: MemoryLog) -> tuple[FollowerState, FetchPosition]:
     """One that has just asked."""
-    following, effects = follow(found, EPOCH)
+    following, effects = follow(replica_log, EPOCH)
     assert effects is NOTHING
-    asked = following.next_request(found, NOW_MS, 100)
-    assert isinstance(asked, FetchPosition)
-    return following, asked
+    request = following.next_request(replica_log, NOW_MS, 100)
+    assert isinstance(request, FetchPosition)
+    return following, request
 
 
 def position(fetch_offset: int, leader_epoch: int, last_fetched_epoch: int) -> FetchPosition:
@@ -67,17 +67,17 @@ def position(fetch_offset: int, leader_epoch: int, last_fetched_epoch: int) -> F
 
 
 def test_a_fetch_tells_where_the_log_ends_and_in_which_epoch() -> None:
-    _, asked = fetching(log())
-    assert asked == position(30, EPOCH, 5)
+    _, request = fetching(log())
+    assert request == position(30, EPOCH, 5)
 
 
 def test_a_log_without_epochs_is_truncated_to_the_high_watermark_first() -> None:
-    found = log(keeps_epochs=False)
-    following, effects = follow(found, EPOCH)
+    replica_log = log(keeps_epochs=False)
+    following, effects = follow(replica_log, EPOCH)
     assert effects == FollowerEffects(truncate_to=15)
-    found.truncate_to(15)
-    following.settled(found)
-    assert following.next_request(found, NOW_MS, 100) == position(15, EPOCH, -1)
+    replica_log.truncate_to(15)
+    following.settled(replica_log)
+    assert following.next_request(replica_log, NOW_MS, 100) == position(15, EPOCH, -1)
 
 
 def test_the_same_epoch_goes_on_unless_it_failed() -> None:
@@ -89,21 +89,21 @@ def test_the_same_epoch_goes_on_unless_it_failed() -> None:
 
 
 def test_records_are_appended_then_the_watermarks_follow() -> None:
-    found = log()
-    following, asked = fetching(found)
+    replica_log = log()
+    following, request = fetching(replica_log)
     answer = FetchAnswer(high_watermark=31, log_start=3, has_records=True)
-    assert following.received(asked, answer, found, NOW_MS) == FollowerEffects(
+    assert following.received(request, answer, replica_log, NOW_MS) == FollowerEffects(
         append=True, high_watermark=31, log_start=3
     )
-    found.copy([Record(30, 6, "v")])
-    following.settled(found)
+    replica_log.copy([Record(30, 6, "v")])
+    following.settled(replica_log)
     assert (following.offset, following.last_fetched_epoch) == (31, 6)
 
 
 def test_a_log_start_that_is_not_new_is_left_alone() -> None:
-    found = log()
-    following, asked = fetching(found)
-    effects = following.received(asked, FetchAnswer(high_watermark=20, log_start=0), found, NOW_MS)
+    replica_log = log()
+    following, request = fetching(replica_log)
+    effects = following.received(request, FetchAnswer(high_watermark=20, log_start=0), replica_log, NOW_MS)
     assert effects == FollowerEffects(high_watermark=20)
 
 
@@ -111,10 +111,10 @@ def test_a_log_start_that_is_not_new_is_left_alone() -> None:
     ("offset", "leader_epoch", "last_fetched_epoch"), [(29, EPOCH, 5), (30, EPOCH - 1, 5), (30, EPOCH, 4)]
 )
 def test_an_answer_to_another_fetch_is_passed_over(offset: int, leader_epoch: int, last_fetched_epoch: int) -> None:
-    found = log()
-    following, _ = fetching(found)
+    replica_log = log()
+    following, _ = fetching(replica_log)
     other = position(offset, leader_epoch, last_fetched_epoch)
-    assert following.received(other, FetchAnswer(FencedLeaderEpoch.code), found, NOW_MS) is NOTHING
+    assert following.received(other, FetchAnswer(FencedLeaderEpoch.code), replica_log, NOW_MS) is NOTHING
     assert following.state is FetchState.FETCHING
 
 
@@ -131,68 +131,68 @@ def test_an_answer_to_another_fetch_is_passed_over(offset: int, leader_epoch: in
     ],
 )
 def test_a_follower_truncates_to_where_the_logs_diverge(diverging: EpochEnd, offset: int) -> None:
-    found = log()
-    following, asked = fetching(found)
-    effects = following.received(asked, FetchAnswer(diverging=diverging), found, NOW_MS)
+    replica_log = log()
+    following, request = fetching(replica_log)
+    effects = following.received(request, FetchAnswer(diverging=diverging), replica_log, NOW_MS)
     assert (effects.truncate_to, effects.append, effects.high_watermark) == (offset, False, None)
     assert (effects.warning is not None) is (offset < 15)
-    found.truncate_to(offset)
-    following.settled(found)
+    replica_log.truncate_to(offset)
+    following.settled(replica_log)
     assert (following.state, following.offset) == (FetchState.FETCHING, offset)
 
 
 def test_a_log_whose_epochs_are_gone_ends_where_the_leader_says() -> None:
-    found = log()
-    following, asked = fetching(found)
-    found.epochs = LeaderEpochs()
-    effects = following.received(asked, FetchAnswer(diverging=EpochEnd(3, 17)), found, NOW_MS)
+    replica_log = log()
+    following, request = fetching(replica_log)
+    replica_log.epochs = LeaderEpochs()
+    effects = following.received(request, FetchAnswer(diverging=EpochEnd(3, 17)), replica_log, NOW_MS)
     assert effects == FollowerEffects(truncate_to=17)
 
 
 @pytest.mark.parametrize("error", [NotLeaderOrFollower, UnknownLeaderEpoch, StorageError])
 def test_after_an_error_it_rests(error: type[Exception]) -> None:
-    found = log()
-    following, asked = fetching(found)
-    assert following.received(asked, FetchAnswer(getattr(error, "code", 0)), found, NOW_MS) is NOTHING
-    assert following.next_request(found, NOW_MS + FIRST_REST_MS - 1, 100) is None
-    assert following.next_request(found, NOW_MS + FIRST_REST_MS, 100) == asked
+    replica_log = log()
+    following, request = fetching(replica_log)
+    assert following.received(request, FetchAnswer(getattr(error, "code", 0)), replica_log, NOW_MS) is NOTHING
+    assert following.next_request(replica_log, NOW_MS + FIRST_REST_MS - 1, 100) is None
+    assert following.next_request(replica_log, NOW_MS + FIRST_REST_MS, 100) == request
 
 
 def test_errors_while_it_rests_do_not_make_it_rest_longer() -> None:
-    found = log()
-    following, _ = fetching(found)
+    replica_log = log()
+    following, _ = fetching(replica_log)
     following.unanswered("the connection broke", NOW_MS)
     following.unanswered("it broke again", NOW_MS + FIRST_REST_MS - 1)
     assert (following.rests_until_ms, following.why) == (NOW_MS + FIRST_REST_MS, "the connection broke")
 
 
 def test_it_rests_twice_as_long_each_time_until_the_leader_has_a_good_answer() -> None:
-    found, now_ms, rests = log(), NOW_MS, []
-    following, asked = fetching(found)
+    replica_log, now_ms, rests = log(), NOW_MS, []
+    following, request = fetching(replica_log)
     for _ in range(8):
-        following.received(asked, FetchAnswer(NotLeaderOrFollower.code), found, now_ms)
+        following.received(request, FetchAnswer(NotLeaderOrFollower.code), replica_log, now_ms)
         rests.append(following.rests_until_ms - now_ms)
         now_ms = following.rests_until_ms
     assert rests == [20, 40, 80, 160, 320, 640, BACKOFF_MS, BACKOFF_MS]
-    assert following.received(asked, FetchAnswer(high_watermark=20), found, now_ms) is not NOTHING
-    following.settled(found)
+    assert following.received(request, FetchAnswer(high_watermark=20), replica_log, now_ms) is not NOTHING
+    following.settled(replica_log)
     following.unanswered("the connection broke", now_ms)
     assert following.rests_until_ms == now_ms + FIRST_REST_MS
 
 
 def test_once_its_leader_is_over_it_waits_for_the_controller() -> None:
-    found = log()
-    following, asked = fetching(found)
-    following.received(asked, FetchAnswer(FencedLeaderEpoch.code), found, NOW_MS)
+    replica_log = log()
+    following, request = fetching(replica_log)
+    following.received(request, FetchAnswer(FencedLeaderEpoch.code), replica_log, NOW_MS)
     assert (following.state, following.why) == (FetchState.FAILED, "leader epoch 6 is over")
-    assert following.next_request(found, NOW_MS + 10 * BACKOFF_MS, 100) is None
+    assert following.next_request(replica_log, NOW_MS + 10 * BACKOFF_MS, 100) is None
 
 
 def test_a_log_that_moved_under_a_fetch_is_not_touched() -> None:
-    found = log()
-    following, asked = fetching(found)
-    found.copy([Record(30, 5, "v")])
-    assert following.received(asked, FetchAnswer(has_records=True), found, NOW_MS) is NOTHING
+    replica_log = log()
+    following, request = fetching(replica_log)
+    replica_log.copy([Record(30, 5, "v")])
+    assert following.received(request, FetchAnswer(has_records=True), replica_log, NOW_MS) is NOTHING
     assert (following.state, following.why) == (FetchState.FAILED, "fetched from 30 on, but the log ends at 31")
 
 
@@ -212,18 +212,18 @@ def test_records_that_cannot_be_appended(error: Exception, state: FetchState, re
 
 
 def test_a_first_batch_that_a_deletion_cut_starts_the_log_anew() -> None:
-    found = MemoryLog()
-    found.start_at(12)
-    following, _ = follow(found, EPOCH)
-    assert following.overlapped(10, 14, found) == FollowerEffects(start_at=10, append=True)
+    replica_log = MemoryLog()
+    replica_log.start_at(12)
+    following, _ = follow(replica_log, EPOCH)
+    assert following.overlapped(10, 14, replica_log) == FollowerEffects(start_at=10, append=True)
 
 
 @pytest.mark.parametrize(("first", "last"), [(8, 9), (8, 11)])
 def test_other_records_below_the_end_are_a_failure(first: int, last: int) -> None:
-    found = MemoryLog()
-    found.start_at(12)
-    following, _ = follow(found, EPOCH)
-    assert following.overlapped(first, last, found) is NOTHING
+    replica_log = MemoryLog()
+    replica_log.start_at(12)
+    following, _ = follow(replica_log, EPOCH)
+    assert following.overlapped(first, last, replica_log) is NOTHING
     assert following.state is FetchState.FAILED
     following, _ = fetching(log())
     following.overlapped(8, 40, log())
@@ -233,33 +233,33 @@ def test_other_records_below_the_end_are_a_failure(first: int, last: int) -> Non
 # Out of range
 
 
-def out_of_range(found: MemoryLog) -> tuple[FollowerState, AskOffset]:
-    following, asked = fetching(found)
-    assert following.received(asked, FetchAnswer(OffsetOutOfRange.code), found, NOW_MS) is NOTHING
-    ask = following.next_request(found, NOW_MS, 100)
+def out_of_range(replica_log: MemoryLog) -> tuple[FollowerState, AskOffset]:
+    following, request = fetching(replica_log)
+    assert following.received(request, FetchAnswer(OffsetOutOfRange.code), replica_log, NOW_MS) is NOTHING
+    ask = following.next_request(replica_log, NOW_MS, 100)
     assert ask == AskOffset(EPOCH, LATEST_TIMESTAMP)
     assert isinstance(ask, AskOffset)
     return following, ask
 
 
 def test_a_leader_that_ends_before_us_is_followed_down() -> None:
-    found = log()
-    following, ask = out_of_range(found)
-    effects = following.received_offset(ask, 0, 12, found, NOW_MS)
+    replica_log = log()
+    following, ask = out_of_range(replica_log)
+    effects = following.received_offset(ask, 0, 12, replica_log, NOW_MS)
     assert effects == FollowerEffects("records from 12 on go, below the high watermark 15", truncate_to=12)
     assert following.state is FetchState.FETCHING
 
 
 @pytest.mark.parametrize(("start", "start_at", "rests"), [(31, 31, False), (30, None, True), (5, None, True)])
 def test_a_leader_that_ends_behind_us_is_asked_where_it_starts(start: int, start_at: int | None, rests: bool) -> None:
-    found = log()
-    following, ask = out_of_range(found)
-    assert following.received_offset(ask, 0, 40, found, NOW_MS) is NOTHING
-    second = following.next_request(found, NOW_MS, 100)
+    replica_log = log()
+    following, ask = out_of_range(replica_log)
+    assert following.received_offset(ask, 0, 40, replica_log, NOW_MS) is NOTHING
+    second = following.next_request(replica_log, NOW_MS, 100)
     assert second == AskOffset(EPOCH, EARLIEST_TIMESTAMP)
-    assert following.received_offset(ask, 0, 40, found, NOW_MS) is NOTHING  # told twice
+    assert following.received_offset(ask, 0, 40, replica_log, NOW_MS) is NOTHING  # told twice
     assert isinstance(second, AskOffset)
-    effects = following.received_offset(second, 0, start, found, NOW_MS)
+    effects = following.received_offset(second, 0, start, replica_log, NOW_MS)
     assert (effects.start_at, effects.truncate_to, effects.warning is not None) == (start_at, None, not rests)
     assert (following.state, following.rests_until_ms > NOW_MS) == (FetchState.FETCHING, rests)
 
@@ -273,11 +273,11 @@ def test_a_leader_that_ends_behind_us_is_asked_where_it_starts(start: int, start
     ],
 )
 def test_a_leader_that_cannot_tell_is_asked_again_by_a_fetch(code: int, offset: int, state: FetchState) -> None:
-    found = log()
-    following, ask = out_of_range(found)
-    assert following.received_offset(ask, code, offset, found, NOW_MS) is NOTHING
+    replica_log = log()
+    following, ask = out_of_range(replica_log)
+    assert following.received_offset(ask, code, offset, replica_log, NOW_MS) is NOTHING
     assert following.state is state
-    assert following.next_request(found, NOW_MS, 100) is None
+    assert following.next_request(replica_log, NOW_MS, 100) is None
 
 
 def test_no_answer_about_offsets_leads_back_to_fetching() -> None:
@@ -290,14 +290,14 @@ def test_no_answer_about_offsets_leads_back_to_fetching() -> None:
 
 
 def test_one_leader_is_asked_about_all_its_partitions() -> None:
-    found = log()
+    replica_log = log()
     names = [TopicPartition("t", n) for n in range(3)]
-    fetched, position = fetching(found)
-    lost, ask_offset = out_of_range(found)
-    failed, _ = fetching(found)
+    fetched, position = fetching(replica_log)
+    lost, ask_offset = out_of_range(replica_log)
+    failed, _ = fetching(replica_log)
     failed.failed("for a reason")
     followed = dict(zip(names, [fetched, lost, failed], strict=True))
-    requests = next_requests(followed, dict.fromkeys(names, found), NOW_MS, 100)
+    requests = next_requests(followed, dict.fromkeys(names, replica_log), NOW_MS, 100)
     assert requests.fetch == {names[0]: position}
     assert requests.offsets == {names[1]: ask_offset}
 

@@ -31,19 +31,19 @@ def written(log: Log, epoch: int, *counts: int) -> None:
     log.advance_high_watermark(log.log_end)
 
 
-def answer(leader: Log, asked: FetchPosition) -> tuple[FetchAnswer, bytes]:
+def answer(leader: Log, request: FetchPosition) -> tuple[FetchAnswer, bytes]:
     """What a leader says, with at most two batches."""
-    told = FetchAnswer(high_watermark=leader.high_watermark, log_start=leader.log_start)
-    if asked.last_fetched_epoch >= 0:
-        end = leader.end_of_epoch(asked.last_fetched_epoch)
+    response = FetchAnswer(high_watermark=leader.high_watermark, log_start=leader.log_start)
+    if request.last_fetched_epoch >= 0:
+        end = leader.end_of_epoch(request.last_fetched_epoch)
         assert end is not None
-        if end.epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
-            return told._replace(diverging=end), b""
+        if end.epoch < request.last_fetched_epoch or end.end_offset < request.fetch_offset:
+            return response._replace(diverging=end), b""
     try:
-        data = bytes_of(leader.read(asked.fetch_offset, 200, Isolation.LOG_END))
+        data = bytes_of(leader.read(request.fetch_offset, 200, Isolation.LOG_END))
     except OffsetOutOfRange as error:
         return FetchAnswer(error.code), b""
-    return told._replace(has_records=bool(data)), data
+    return response._replace(has_records=bool(data)), data
 
 
 def carry_out(following: FollowerState, log: Log, effects: FollowerEffects, data: bytes = b"") -> None:
@@ -70,14 +70,14 @@ def copy(leader: Log, log: Log, epoch: int) -> None:
     following, effects = follow(log, epoch)
     carry_out(following, log, effects)
     for _ in range(20):
-        asked = following.next_request(log, START_MS, 200)
-        if isinstance(asked, AskOffset):
-            offset = leader.log_end if asked.timestamp == -1 else leader.log_start
-            carry_out(following, log, following.received_offset(asked, 0, offset, log, START_MS))
+        request = following.next_request(log, START_MS, 200)
+        if isinstance(request, AskOffset):
+            offset = leader.log_end if request.timestamp == -1 else leader.log_start
+            carry_out(following, log, following.received_offset(request, 0, offset, log, START_MS))
         else:
-            assert isinstance(asked, FetchPosition)
-            told, data = answer(leader, asked)
-            carry_out(following, log, following.received(asked, told, log, START_MS), data)
+            assert isinstance(request, FetchPosition)
+            response, data = answer(leader, request)
+            carry_out(following, log, following.received(request, response, log, START_MS), data)
     assert following.state is FetchState.FETCHING
     assert (log.log_start, log.log_end, log.high_watermark) == (
         leader.log_start,

@@ -27,8 +27,8 @@ def test_a_reason_is_not_taken_for_that_of_another_proposal() -> None:
     history.proposed(proposed(1, 2), "replica 3 is late")
     history.altered(proposed(1, 2), ALL, decided(1, 2), now_ms=90)
     assert history.isr_changes[-1].why == ""
-    history.proposed(wanted := proposed(1, 2, 3), "replica 3 is back")
-    history.altered(wanted, (1, 2), decided(1), now_ms=91)
+    history.proposed(proposal := proposed(1, 2, 3), "replica 3 is back")
+    history.altered(proposal, (1, 2), decided(1), now_ms=91)
     assert history.isr_changes[-1].why == "the controller has a different ISR"
 
 
@@ -59,10 +59,10 @@ def test_the_last_of_each_kind_are_kept() -> None:
     history.truncated(Truncation(1, 4, 1, log_end=7, to_offset=5, warning="gone"))
     for epoch in range(KEPT + 5):
         history.elected(decided(1, epoch=epoch), log_end=epoch, now_ms=epoch)
-    assert [each.epoch for each in history.elections] == list(range(5, KEPT + 5))
+    assert [election.epoch for election in history.elections] == list(range(5, KEPT + 5))
     history.elected(LeaderAndIsr(2, 99, (2,), recovering=True), log_end=3, now_ms=99)
-    assert [each.unclean for each in history.elections[-2:]] == [False, True]
-    told = history.as_values()
-    assert told["truncations"] == [
+    assert [election.unclean for election in history.elections[-2:]] == [False, True]
+    values = history.as_values()
+    assert values["truncations"] == [
         {"at_ms": 1, "epoch": 4, "leader": 1, "log_end": 7, "to_offset": 5, "warning": "gone"}
     ]

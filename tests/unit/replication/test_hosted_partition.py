@@ -23,14 +23,14 @@ def tmp_path() -> Iterator[Path]:
 
 def run(path: Path, test: Callable[[Partition], Awaitable[None]], **topic: str) -> None:
     async def main() -> None:
-        async with partition(path, **topic) as found:
-            await test(found)
+        async with partition(path, **topic) as hosting:
+            await test(hosting)
 
     asyncio.run(main())
 
 
-class Seen:
-    """What a request that waits is called with."""
+class WaitingRequest:
+    """A request that waits: counts and keeps the calls it gets."""
 
     def __init__(self) -> None:
         self.errors: list[WireError | None] = []
@@ -45,16 +45,16 @@ class Seen:
 def test_a_produce_is_acknowledged_once_the_followers_have_it_and_the_requests_are_served(tmp_path: Path) -> None:
     async def test(at: Partition) -> None:
         at.lead(ME, FOLLOWER)
-        seen, hosted = Seen(), at.hosted
+        waiter, hosted = WaitingRequest(), at.hosted
         appended = hosted.append_as_leader(batch(2), acks=ALL)
-        hosted.once_committed(appended.last_offset + 1, LONG_S, seen.errors.append)
+        hosted.once_committed(appended.last_offset + 1, LONG_S, waiter.errors.append)
 
         def serve() -> None:
             at.fetched(2)
-            assert (hosted.log.high_watermark, seen.errors) == (2, [])
+            assert (hosted.log.high_watermark, waiter.errors) == (2, [])
 
         at.serve(serve)
-        assert seen.errors == [None]
+        assert waiter.errors == [None]
 
     run(tmp_path, test)
 
@@ -62,16 +62,16 @@ def test_a_produce_is_acknowledged_once_the_followers_have_it_and_the_requests_a
 def test_a_fetch_that_waits_is_evaluated_once_for_all_appends_of_one_read(tmp_path: Path) -> None:
     async def test(at: Partition) -> None:
         at.lead(ME, FOLLOWER)
-        seen = Seen()
-        at.hosted.follower_watchers.add(Watcher(seen, "key"))
+        waiter = WaitingRequest()
+        at.hosted.follower_watchers.add(Watcher(waiter, "key"))
 
         def serve() -> None:
             at.hosted.append_as_leader(batch(1))
             at.hosted.append_as_leader(batch(1))
-            assert (seen.fresh, seen.evaluations) == ({"key": None}, 0)
+            assert (waiter.fresh, waiter.evaluations) == ({"key": None}, 0)
 
         at.serve(serve)
-        assert seen.evaluations == 1
+        assert waiter.evaluations == 1
 
     run(tmp_path, test)
 
@@ -79,12 +79,12 @@ def test_a_fetch_that_waits_is_evaluated_once_for_all_appends_of_one_read(tmp_pa
 def test_a_consumer_is_woken_by_the_high_watermark_and_not_by_the_end_of_the_log(tmp_path: Path) -> None:
     async def test(at: Partition) -> None:
         at.lead(ME, FOLLOWER)
-        seen = Seen()
-        at.hosted.consumer_watchers.add(Watcher(seen, "key"))
+        waiter = WaitingRequest()
+        at.hosted.consumer_watchers.add(Watcher(waiter, "key"))
         at.serve(lambda: at.hosted.append_as_leader(batch(1)))
-        assert seen.evaluations == 0
+        assert waiter.evaluations == 0
         at.serve(lambda: at.fetched(1))
-        assert seen.evaluations == 1
+        assert waiter.evaluations == 1
 
     run(tmp_path, test)
 
@@ -92,13 +92,13 @@ def test_a_consumer_is_woken_by_the_high_watermark_and_not_by_the_end_of_the_log
 def test_outside_of_requests_the_loop_acknowledges(tmp_path: Path) -> None:
     async def test(at: Partition) -> None:
         at.lead(ME, FOLLOWER)
-        seen = Seen()
+        waiter = WaitingRequest()
         at.hosted.append_as_leader(batch(1))
-        at.hosted.once_committed(1, LONG_S, seen.errors.append)
+        at.hosted.once_committed(1, LONG_S, waiter.errors.append)
         at.fetched(1)
-        assert seen.errors == []
+        assert waiter.errors == []
         await asyncio.sleep(0)
-        assert seen.errors == [None]
+        assert waiter.errors == [None]
 
     run(tmp_path, test)
 
@@ -117,16 +117,16 @@ def test_who_waits_too_long_is_told_so(tmp_path: Path) -> None:
 def test_whoever_waits_learns_that_another_leads(tmp_path: Path) -> None:
     async def test(at: Partition) -> None:
         at.lead(ME, FOLLOWER)
-        seen = Seen()
+        waiter = WaitingRequest()
         at.hosted.append_as_leader(batch(1))
-        at.hosted.once_committed(1, LONG_S, seen.errors.append)
+        at.hosted.once_committed(1, LONG_S, waiter.errors.append)
         deleted = asyncio.create_task(at.hosted.deleted(1))
         await asyncio.sleep(0)
         assert at.hosted.resign()
         assert not at.hosted.resign()
         with pytest.raises(NotLeaderOrFollower):
             await deleted
-        assert [type(error) for error in seen.errors] == [NotLeaderOrFollower]
+        assert [type(error) for error in waiter.errors] == [NotLeaderOrFollower]
         with pytest.raises(NotLeaderOrFollower):
             at.hosted.append_as_leader(batch(1))
 

@@ -21,8 +21,8 @@ def tmp_path() -> Iterator[Path]:
 def run(path: Path, test: Callable[[Brokers], Awaitable[None]], segment_bytes: str = "20000") -> None:
     async def main() -> None:
         cluster = brokers(path, folders=",-two", segment_bytes=segment_bytes)
-        async with cluster as found, asyncio.timeout(4 * PATIENCE_S):
-            await test(found)
+        async with cluster as started, asyncio.timeout(4 * PATIENCE_S):
+            await test(started)
 
     asyncio.run(main())
 

@@ -52,10 +52,10 @@ def leader(*isr: int, min_isr: int = 1, replicas: tuple[int, ...] = (1, 2, 3)) -
 
 def shrinking() -> tuple[LeaderState, Proposal]:
     """A leader that wants to go on alone."""
-    found = leader(1, 2)
-    proposal = found.shrink(LATE_MS).alter_isr
+    leader_state = leader(1, 2)
+    proposal = leader_state.shrink(LATE_MS).alter_isr
     assert proposal is not None
-    return found, proposal
+    return leader_state, proposal
 
 
 # Records
@@ -77,34 +77,34 @@ def test_alone_nothing_is_safe_before_it_is_flushed() -> None:
 
 
 def test_the_leaders_own_flush_counts_as_that_of_a_follower() -> None:
-    found = leader(1, 2)
-    found.appended(12, NOW_MS, durable_end=10)
-    assert found.follower_fetched(2, 12, 0, LATE_MS).advance_to == 10
-    assert found.flushed(11, LATE_MS) == LeaderEffects(advance_to=11)
-    assert found.flushed(12, LATE_MS) == LeaderEffects(advance_to=12)
+    leader_state = leader(1, 2)
+    leader_state.appended(12, NOW_MS, durable_end=10)
+    assert leader_state.follower_fetched(2, 12, 0, LATE_MS).advance_to == 10
+    assert leader_state.flushed(11, LATE_MS) == LeaderEffects(advance_to=11)
+    assert leader_state.flushed(12, LATE_MS) == LeaderEffects(advance_to=12)
 
 
 def test_what_is_in_sync_decides_what_is_safe() -> None:
-    found = leader(1, 2)
-    assert found.appended(12, NOW_MS) is NOTHING
-    assert found.follower_fetched(2, 8, 0, NOW_MS) == LeaderEffects(advance_to=8, wake_deletes=True)
-    assert found.follower_fetched(3, 6, 0, NOW_MS).advance_to is None
-    assert found.follower_fetched(2, 9, 0, LATE_MS) == LeaderEffects(
+    leader_state = leader(1, 2)
+    assert leader_state.appended(12, NOW_MS) is NOTHING
+    assert leader_state.follower_fetched(2, 8, 0, NOW_MS) == LeaderEffects(advance_to=8, wake_deletes=True)
+    assert leader_state.follower_fetched(3, 6, 0, NOW_MS).advance_to is None
+    assert leader_state.follower_fetched(2, 9, 0, LATE_MS) == LeaderEffects(
         advance_to=9
     )  # 3 does not keep up, so it does not count
 
 
 def test_a_fetch_that_tells_nothing_new_changes_nothing() -> None:
-    found = leader(1, 2)
-    found.follower_fetched(2, 10, 0, NOW_MS)
-    assert found.follower_fetched(2, 10, 0, NOW_MS + 1) is NOTHING
+    leader_state = leader(1, 2)
+    leader_state.follower_fetched(2, 10, 0, NOW_MS)
+    assert leader_state.follower_fetched(2, 10, 0, NOW_MS + 1) is NOTHING
 
 
 def test_a_follower_that_goes_back_does_not_take_the_high_watermark_along() -> None:
-    found = leader(1, 2)
-    found.follower_fetched(2, 10, 0, NOW_MS)
-    assert found.follower_fetched(2, 3, 0, NOW_MS) is NOTHING
-    assert found.high_watermark == 10
+    leader_state = leader(1, 2)
+    leader_state.follower_fetched(2, 10, 0, NOW_MS)
+    assert leader_state.follower_fetched(2, 3, 0, NOW_MS) is NOTHING
+    assert leader_state.high_watermark == 10
 
 
 @pytest.mark.parametrize(
@@ -124,13 +124,13 @@ def test_when_a_follower_was_caught_up_last(offset: int, leader_end: int, caught
 
 def test_who_stays_where_it_is_was_caught_up_when_it_was_last_heard() -> None:
     """In a session a follower says no more of a partition to which nothing happens."""
-    found, heard = leader(1, 2, 3), LastContact(NOW_MS)
-    found.follower_fetched(2, 10, 0, NOW_MS, last_contact=heard)
-    found.follower_fetched(3, 9, 0, NOW_MS, last_contact=heard)
+    leader_state, heard = leader(1, 2, 3), LastContact(NOW_MS)
+    leader_state.follower_fetched(2, 10, 0, NOW_MS, last_contact=heard)
+    leader_state.follower_fetched(3, 9, 0, NOW_MS, last_contact=heard)
     heard.last_ms = LATE_MS
-    found.appended(11, LATE_MS + 1)
-    assert [found.followers[replica].caught_up_ms for replica in (2, 3)] == [LATE_MS, NOW_MS]
-    shrunk = found.shrink(LATE_MS + 2).alter_isr
+    leader_state.appended(11, LATE_MS + 1)
+    assert [leader_state.followers[replica].caught_up_ms for replica in (2, 3)] == [LATE_MS, NOW_MS]
+    shrunk = leader_state.shrink(LATE_MS + 2).alter_isr
     assert shrunk is not None
     assert shrunk.proposed.isr == (1, 2)
 
@@ -142,21 +142,21 @@ def test_who_is_not_assigned_is_no_follower(epoch: int, error: type[WireError]) 
 
 
 def test_a_process_that_is_gone_does_not_fetch() -> None:
-    found = leader(1)
-    found.brokers = {2: 100}
+    leader_state = leader(1)
+    leader_state.brokers = {2: 100}
     with pytest.raises(NotLeaderOrFollower, match="broker epoch 99"):
-        found.follower_fetched(2, 10, 0, NOW_MS, broker_epoch=99)
-    assert found.followers[2] == FollowerProgress()
+        leader_state.follower_fetched(2, 10, 0, NOW_MS, broker_epoch=99)
+    assert leader_state.followers[2] == FollowerProgress()
 
 
 def test_the_low_watermark_is_that_of_the_living() -> None:
-    found = leader(1, 2, 3)
-    assert found.low_watermark(4) == -1
-    assert found.follower_fetched(2, 10, 3, NOW_MS).wake_deletes
-    found.follower_fetched(3, 10, 0, NOW_MS)
-    assert found.low_watermark(4) == 0
-    found.brokers = {1: ANY_EPOCH, 2: ANY_EPOCH}
-    assert found.low_watermark(4) == 3
+    leader_state = leader(1, 2, 3)
+    assert leader_state.low_watermark(4) == -1
+    assert leader_state.follower_fetched(2, 10, 3, NOW_MS).wake_deletes
+    leader_state.follower_fetched(3, 10, 0, NOW_MS)
+    assert leader_state.low_watermark(4) == 0
+    leader_state.brokers = {1: ANY_EPOCH, 2: ANY_EPOCH}
+    assert leader_state.low_watermark(4) == 3
     assert leader(1, replicas=(1,)).low_watermark(4) == 4
 
 
@@ -165,26 +165,28 @@ def test_the_low_watermark_is_that_of_the_living() -> None:
 
 @pytest.mark.parametrize(("offset", "joins"), [(9, False), (10, True), (11, True)])
 def test_who_joins_has_all_that_earlier_leaders_had(offset: int, joins: bool) -> None:
-    found = leader(1, 2)
-    found.log_end = 12
-    proposal = found.follower_fetched(3, offset, 0, NOW_MS).alter_isr
-    wanted = Proposal(DECISION, (ANY_EPOCH,) * 3) if joins else None
-    assert proposal == wanted
+    leader_state = leader(1, 2)
+    leader_state.log_end = 12
+    proposal = leader_state.follower_fetched(3, offset, 0, NOW_MS).alter_isr
+    expected = Proposal(DECISION, (ANY_EPOCH,) * 3) if joins else None
+    assert proposal == expected
 
 
-@pytest.mark.parametrize(("known", "joins"), [({}, False), ({3: ANY_EPOCH}, True), ({3: 8}, True), ({3: 7}, False)])
-def test_who_joins_is_alive_and_the_same_process(known: dict[int, int], joins: bool) -> None:
-    found = leader(1)
-    found.brokers = known
-    proposal = found.follower_fetched(3, 10, 0, NOW_MS, broker_epoch=8).alter_isr
+@pytest.mark.parametrize(
+    ("live_brokers", "joins"), [({}, False), ({3: ANY_EPOCH}, True), ({3: 8}, True), ({3: 7}, False)]
+)
+def test_who_joins_is_alive_and_the_same_process(live_brokers: dict[int, int], joins: bool) -> None:
+    leader_state = leader(1)
+    leader_state.brokers = live_brokers
+    proposal = leader_state.follower_fetched(3, 10, 0, NOW_MS, broker_epoch=8).alter_isr
     assert (proposal is not None) is joins
     if proposal is not None:
         assert proposal.broker_epochs == (ANY_EPOCH, 8)
 
 
-def missing(found: LeaderState, *silent: int) -> tuple[int, ...] | None:
+def missing(leader_state: LeaderState, *silent: int) -> tuple[int, ...] | None:
     """The ISR that is proposed a moment after the last fetches."""
-    proposal = found.shrink(NOW_MS + 1, silent).alter_isr
+    proposal = leader_state.shrink(NOW_MS + 1, silent).alter_isr
     return None if proposal is None else proposal.proposed.isr
 
 
@@ -201,77 +203,77 @@ def missing(found: LeaderState, *silent: int) -> tuple[int, ...] | None:
 def test_a_silent_follower_leaves_at_once_if_enough_stay_in_sync(
     silent: tuple[int, ...], min_isr: int, isr: tuple[int, ...] | None
 ) -> None:
-    found = leader(1, 2, 3, min_isr=min_isr)
+    leader_state = leader(1, 2, 3, min_isr=min_isr)
     for replica in (2, 3):
-        found.follower_fetched(replica, 9, 0, NOW_MS)
-    assert missing(found, *silent) == isr
+        leader_state.follower_fetched(replica, 9, 0, NOW_MS)
+    assert missing(leader_state, *silent) == isr
 
 
 def test_a_silent_follower_that_lacks_nothing_stays_in_sync() -> None:
-    found = leader(1, 2, 3)
+    leader_state = leader(1, 2, 3)
     for replica in (2, 3):
-        found.follower_fetched(replica, 10, 0, NOW_MS)
-    assert missing(found, 3) is None
+        leader_state.follower_fetched(replica, 10, 0, NOW_MS)
+    assert missing(leader_state, 3) is None
 
 
 def test_a_silent_follower_that_left_is_not_waited_for() -> None:
-    found = leader(1, 2, 3, min_isr=2)
-    found.follower_fetched(2, 10, 0, NOW_MS)
-    found.follower_fetched(3, 10, 0, NOW_MS)
-    found.appended(12, NOW_MS)
-    found.follower_fetched(2, 12, 0, NOW_MS)
-    assert found.high_watermark == 10
-    proposal = found.shrink(NOW_MS + 1, (3,)).alter_isr
+    leader_state = leader(1, 2, 3, min_isr=2)
+    leader_state.follower_fetched(2, 10, 0, NOW_MS)
+    leader_state.follower_fetched(3, 10, 0, NOW_MS)
+    leader_state.appended(12, NOW_MS)
+    leader_state.follower_fetched(2, 12, 0, NOW_MS)
+    assert leader_state.high_watermark == 10
+    proposal = leader_state.shrink(NOW_MS + 1, (3,)).alter_isr
     assert proposal is not None
     decision = proposal.proposed._replace(partition_epoch=8)
-    assert found.isr_altered(proposal, decision, NOW_MS + 2).advance_to == 12
+    assert leader_state.isr_altered(proposal, decision, NOW_MS + 2).advance_to == 12
 
 
 def test_who_is_late_is_named_with_the_reason() -> None:
-    found = leader(1, 2, 3)
-    found.follower_fetched(2, 10, 0, NOW_MS)
-    found.follower_fetched(3, 9, 0, NOW_MS)
-    assert found.shrink(LATE_MS - 1) is NOTHING
-    effects = found.shrink(LATE_MS)
+    leader_state = leader(1, 2, 3)
+    leader_state.follower_fetched(2, 10, 0, NOW_MS)
+    leader_state.follower_fetched(3, 9, 0, NOW_MS)
+    assert leader_state.shrink(LATE_MS - 1) is NOTHING
+    effects = leader_state.shrink(LATE_MS)
     assert effects.alter_isr is not None
     assert effects.alter_isr.proposed.isr == (1, 2)
     assert effects.why == "replica 3 is at 9, the log ends at 10; caught up 30001 ms ago, replica.lag.time.max.ms=30000"
 
 
 def test_there_is_one_proposal_at_a_time() -> None:
-    found, _ = shrinking()
-    assert found.shrink(LATE_MS) is NOTHING
-    assert found.follower_fetched(3, 10, 0, LATE_MS).alter_isr is None
+    leader_state, _ = shrinking()
+    assert leader_state.shrink(LATE_MS) is NOTHING
+    assert leader_state.follower_fetched(3, 10, 0, LATE_MS).alter_isr is None
 
 
 def test_what_the_controller_decided_counts_and_may_make_more_safe() -> None:
-    found, proposal = shrinking()
-    assert found.isr_altered(proposal, proposal.proposed._replace(partition_epoch=8), LATE_MS) == LeaderEffects(
+    leader_state, proposal = shrinking()
+    assert leader_state.isr_altered(proposal, proposal.proposed._replace(partition_epoch=8), LATE_MS) == LeaderEffects(
         advance_to=10
     )
-    assert (found.isr, found.partition_epoch, found.pending) == ((1,), 8, None)
+    assert (leader_state.isr, leader_state.partition_epoch, leader_state.pending) == ((1,), 8, None)
 
 
 @pytest.mark.parametrize("answer", [LeaderAndIsr(1, 5, (1,), 8), LeaderAndIsr(1, 4, (1,), 6)])
 def test_an_answer_of_another_time_is_passed_over(answer: LeaderAndIsr) -> None:
-    found, proposal = shrinking()
-    assert found.isr_altered(proposal, answer, LATE_MS) is NOTHING
-    assert (found.isr, found.pending) == ((1, 2), proposal)
+    leader_state, proposal = shrinking()
+    assert leader_state.isr_altered(proposal, answer, LATE_MS) is NOTHING
+    assert (leader_state.isr, leader_state.pending) == ((1, 2), proposal)
 
 
 def test_an_answer_to_another_proposal_is_passed_over() -> None:
-    found, proposal = shrinking()
+    leader_state, proposal = shrinking()
     twin = Proposal(*proposal)
-    assert found.isr_altered(twin, twin.proposed, LATE_MS) is NOTHING
-    assert found.alter_refused(twin, IneligibleReplica.code, LATE_MS) is NOTHING
-    assert found.pending is proposal
+    assert leader_state.isr_altered(twin, twin.proposed, LATE_MS) is NOTHING
+    assert leader_state.alter_refused(twin, IneligibleReplica.code, LATE_MS) is NOTHING
+    assert leader_state.pending is proposal
 
 
 @pytest.mark.parametrize("error", [IneligibleReplica, OperationNotAttempted])
 def test_a_proposal_that_was_not_applied_is_forgotten(error: type[WireError]) -> None:
-    found, proposal = shrinking()
-    assert found.alter_refused(proposal, error.code, LATE_MS) is NOTHING
-    assert found.pending is None
+    leader_state, proposal = shrinking()
+    assert leader_state.alter_refused(proposal, error.code, LATE_MS) is NOTHING
+    assert leader_state.pending is None
 
 
 @pytest.mark.parametrize(
@@ -286,17 +288,17 @@ def test_a_proposal_that_was_not_applied_is_forgotten(error: type[WireError]) ->
     ],
 )
 def test_who_knows_too_little_waits_for_the_controller(error: type[WireError]) -> None:
-    found, proposal = shrinking()
-    assert found.alter_refused(proposal, error.code, LATE_MS) is NOTHING
-    assert found.pending is proposal
-    found.decided(DECISION._replace(isr=(1, 2)), (1, 2, 3), LATE_MS)
-    assert found.pending is None
+    leader_state, proposal = shrinking()
+    assert leader_state.alter_refused(proposal, error.code, LATE_MS) is NOTHING
+    assert leader_state.pending is proposal
+    leader_state.decided(DECISION._replace(isr=(1, 2)), (1, 2, 3), LATE_MS)
+    assert leader_state.pending is None
 
 
 @pytest.mark.parametrize("error", [UnknownServerError, NotController])
 def test_where_nobody_knows_it_is_asked_again(error: type[WireError]) -> None:
-    found, proposal = shrinking()
-    assert found.alter_refused(proposal, error.code, LATE_MS).alter_isr is proposal
+    leader_state, proposal = shrinking()
+    assert leader_state.alter_refused(proposal, error.code, LATE_MS).alter_isr is proposal
 
 
 # Decisions
@@ -304,31 +306,36 @@ def test_where_nobody_knows_it_is_asked_again(error: type[WireError]) -> None:
 
 @pytest.mark.parametrize("old", [LeaderAndIsr(1, 3, (1,), 7), LeaderAndIsr(1, 4, (1,), 6)])
 def test_a_decision_that_is_over_changes_nothing(old: LeaderAndIsr) -> None:
-    found = leader(1, 2, 3)
-    assert found.decided(old, (1,), NOW_MS) is NOTHING
-    assert (found.isr, found.replicas) == ((1, 2, 3), (1, 2, 3))
+    leader_state = leader(1, 2, 3)
+    assert leader_state.decided(old, (1,), NOW_MS) is NOTHING
+    assert (leader_state.isr, leader_state.replicas) == ((1, 2, 3), (1, 2, 3))
 
 
 def test_a_decision_told_again_does_not_end_what_is_under_way() -> None:
-    found, proposal = shrinking()
-    found.decided(DECISION._replace(isr=(1, 2)), (1, 2, 3), LATE_MS)
-    assert found.pending is proposal
+    leader_state, proposal = shrinking()
+    leader_state.decided(DECISION._replace(isr=(1, 2)), (1, 2, 3), LATE_MS)
+    assert leader_state.pending is proposal
 
 
 def test_a_new_epoch_ends_it_and_begins_where_the_log_ends() -> None:
-    found, _ = shrinking()
-    found.appended(20, LATE_MS)
-    found.decided(LeaderAndIsr(1, 5, (1, 2), 8), (1, 2, 3), LATE_MS)
-    assert (found.epoch, found.epoch_start, found.partition_epoch, found.pending) == (5, 20, 8, None)
-    assert found.followers[2].caught_up_ms == LATE_MS
-    assert found.followers[3].caught_up_ms == 0
+    leader_state, _ = shrinking()
+    leader_state.appended(20, LATE_MS)
+    leader_state.decided(LeaderAndIsr(1, 5, (1, 2), 8), (1, 2, 3), LATE_MS)
+    assert (leader_state.epoch, leader_state.epoch_start, leader_state.partition_epoch, leader_state.pending) == (
+        5,
+        20,
+        8,
+        None,
+    )
+    assert leader_state.followers[2].caught_up_ms == LATE_MS
+    assert leader_state.followers[3].caught_up_ms == 0
 
 
 def test_a_decision_adds_and_removes_followers() -> None:
-    found = leader(1, 2, 3)
-    found.follower_fetched(2, 8, 0, NOW_MS)
-    assert found.decided(LeaderAndIsr(1, 5, (1, 2), 8), (1, 2, 4), NOW_MS) == LeaderEffects(advance_to=8)
-    assert (sorted(found.followers), found.followers[2].log_end, found.followers[4]) == (
+    leader_state = leader(1, 2, 3)
+    leader_state.follower_fetched(2, 8, 0, NOW_MS)
+    assert leader_state.decided(LeaderAndIsr(1, 5, (1, 2), 8), (1, 2, 4), NOW_MS) == LeaderEffects(advance_to=8)
+    assert (sorted(leader_state.followers), leader_state.followers[2].log_end, leader_state.followers[4]) == (
         [2, 4],
         8,
         FollowerProgress(leader_end=10),
@@ -339,24 +346,24 @@ def test_a_decision_adds_and_removes_followers() -> None:
 
 
 def test_too_few_in_sync_are_too_few_before_and_after() -> None:
-    found = leader(1, 2, min_isr=3)
+    leader_state = leader(1, 2, min_isr=3)
     with pytest.raises(NotEnoughReplicas, match=r"\[1, 2\], fewer than min.insync.replicas=3"):
-        found.check_in_sync()
-    too_few = found.too_few_in_sync()
+        leader_state.check_in_sync()
+    too_few = leader_state.too_few_in_sync()
     assert isinstance(too_few, NotEnoughReplicasAfterAppend)
     assert "min.insync.replicas=3" in str(too_few)
-    found.follower_fetched(3, 10, 0, NOW_MS)  # proposed: that is enough afterwards, but not before
-    assert found.too_few_in_sync() is None
+    leader_state.follower_fetched(3, 10, 0, NOW_MS)  # proposed: that is enough afterwards, but not before
+    assert leader_state.too_few_in_sync() is None
     with pytest.raises(NotEnoughReplicas):
-        found.check_in_sync()
+        leader_state.check_in_sync()
 
 
 def test_with_too_few_in_sync_the_high_watermark_stands_still() -> None:
-    found = leader(1, 2, min_isr=3)
-    assert found.follower_fetched(2, 10, 0, NOW_MS).advance_to is None
+    leader_state = leader(1, 2, min_isr=3)
+    assert leader_state.follower_fetched(2, 10, 0, NOW_MS).advance_to is None
 
 
 def test_no_more_can_be_asked_for_than_there_are_replicas() -> None:
-    found = leader(1, 2, min_isr=3, replicas=(1, 2))
-    found.check_in_sync()
-    assert found.follower_fetched(2, 10, 0, NOW_MS).advance_to == 10
+    leader_state = leader(1, 2, min_isr=3, replicas=(1, 2))
+    leader_state.check_in_sync()
+    assert leader_state.follower_fetched(2, 10, 0, NOW_MS).advance_to == 10

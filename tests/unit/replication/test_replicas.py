@@ -78,8 +78,8 @@ async def fetch(node: Node, offset: int, *, rack: str = "", epoch: int = -1) -> 
 
 async def latest(node: Node, replica: int = -1, version: int = 8) -> tuple[int, int]:
     """An error code, and where the log ends."""
-    asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=-1)
-    topic = ListOffsetsRequest.ListOffsetsTopic(name=TP.topic, partitions=[asked])
+    partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=-1)
+    topic = ListOffsetsRequest.ListOffsetsTopic(name=TP.topic, partitions=[partition])
     request = ListOffsetsRequest(replica_id=replica, topics=[topic])
     part = (await node.serve(request, ListOffsetsResponse, version)).topics[0].partitions[0]
     return part.error_code, part.offset
@@ -327,11 +327,11 @@ def test_a_broken_disk_stops_its_partition_and_no_other(tmp_path: Path) -> None:
         await produced(cluster.leader, 1)
         await cluster.all_hold(2)
         node, other = cluster.nodes[2], TopicPartition("orders", 1)
-        for each in cluster.nodes.values():
-            if each is cluster.leader:
-                await each.replicas.lead(other, TOPIC_ID, LeaderAndIsr(1, 0, (1, 2)), (1, 2))
-            elif each is node:
-                await each.replicas.follow(other, TOPIC_ID, LeaderAndIsr(1, 0, (1, 2)))
+        for broker in cluster.nodes.values():
+            if broker is cluster.leader:
+                await broker.replicas.lead(other, TOPIC_ID, LeaderAndIsr(1, 0, (1, 2)), (1, 2))
+            elif broker is node:
+                await broker.replicas.follow(other, TOPIC_ID, LeaderAndIsr(1, 0, (1, 2)))
         node.log.offline = True  # as it is when its directory has failed
         cluster.leader.replicas.append(TP, batch())
         cluster.leader.replicas.append(other, batch())

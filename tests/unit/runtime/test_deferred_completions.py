@@ -16,14 +16,14 @@ class AppendedLog:
 
 class CompletionBench:
     def __init__(self) -> None:
-        self.completions, self.seen = DeferredCompletions(), list[str]()
+        self.completions, self.calls = DeferredCompletions(), list[str]()
 
     def hold(self) -> None:
         self.completions.is_held = True
 
     def evaluation(self, name: str, then: Callable[[], None] = lambda: None) -> Callable[[], None]:
         def evaluate() -> None:
-            self.seen.append(name)
+            self.calls.append(name)
             then()
 
         return evaluate
@@ -33,7 +33,7 @@ class CompletionBench:
 
     def future(self, name: str) -> ImmediateFuture[str]:
         future = ImmediateFuture[str](loop=asyncio.get_running_loop())
-        future.on_done = lambda done: self.seen.append(f"{name} {done.result()}")
+        future.on_done = lambda done: self.calls.append(f"{name} {done.result()}")
         return future
 
     def acknowledge(self, *futures: ImmediateFuture[str]) -> None:
@@ -54,11 +54,11 @@ def run(test: Callable[[CompletionBench], object]) -> list[str]:
     async def main() -> list[str]:
         bench = CompletionBench()
         test(bench)
-        bench.seen.append("|")
+        bench.calls.append("|")
         await asyncio.sleep(0)
-        bench.seen.append("|")
+        bench.calls.append("|")
         await asyncio.sleep(0)
-        return bench.seen
+        return bench.calls
 
     return asyncio.run(main())
 
@@ -87,7 +87,7 @@ def test_with_one_connection_a_fetch_is_evaluated_at_release_but_not_while_reque
         bench.completions = DeferredCompletions(serves_one=lambda: True)
         bench.hold()
         bench.evaluate("a")
-        bench.seen.append("served")
+        bench.calls.append("served")
         bench.completions.release()
 
     assert run(test) == ["served", "a", "|", "|"]
@@ -108,7 +108,7 @@ def test_connections_are_notified_when_all_requests_are_served_and_before_fetche
         bench.hold()
         bench.evaluate("a")
         bench.acknowledge(bench.future("b"), bench.future("c"))
-        bench.seen.append("served")
+        bench.calls.append("served")
         bench.completions.release()
 
     assert run(test) == ["served", "b done", "c done", "a", "|", "|"]
@@ -128,7 +128,7 @@ def test_a_connection_is_notified_once_of_all_its_answers() -> None:
 def test_an_acknowledgement_that_nobody_on_a_connection_waits_for_notifies_nobody() -> None:
     def test(bench: CompletionBench) -> None:
         def on_acknowledged(error: WireError | None) -> None:
-            bench.seen.append(f"acknowledged {error}")
+            bench.calls.append(f"acknowledged {error}")
 
         bench.completions.acknowledge([on_acknowledged], None)
 
@@ -138,7 +138,7 @@ def test_an_acknowledgement_that_nobody_on_a_connection_waits_for_notifies_nobod
 def test_a_wait_that_is_acknowledged_by_an_acknowledgement_ends_an_iteration_later() -> None:
     def test(bench: CompletionBench) -> None:
         def on_acknowledged(error: WireError | None) -> None:
-            bench.seen.append("first")
+            bench.calls.append("first")
             bench.acknowledge(bench.future("second"))
 
         bench.hold()
@@ -188,8 +188,8 @@ def test_what_was_appended_is_kept_for_the_fetches_that_are_evaluated_and_not_lo
     def test(bench: CompletionBench) -> None:
         log, recent = AppendedLog(), bench.completions.recent
         recent.add(log, 0, 1, b"batch")
-        bench.completions.evaluate([lambda: bench.seen.append(str(recent.since(log, 0, 100)))])
-        asyncio.get_running_loop().call_soon(lambda: bench.seen.append(str(recent.since(log, 0, 100))))
+        bench.completions.evaluate([lambda: bench.calls.append(str(recent.since(log, 0, 100)))])
+        asyncio.get_running_loop().call_soon(lambda: bench.calls.append(str(recent.since(log, 0, 100))))
 
     assert run(test) == ["|", "b'batch'", "None", "|"]
 
@@ -200,7 +200,7 @@ def test_what_was_appended_is_not_kept_beyond_the_iteration_though_no_fetch_read
         bench.completions.recent.add(AppendedLog(), 0, 1, b"batch")
         bench.completions.release()
         loop = asyncio.get_running_loop()
-        loop.call_soon(lambda: bench.seen.append("kept" if bench.completions.recent else "gone"))
+        loop.call_soon(lambda: bench.calls.append("kept" if bench.completions.recent else "gone"))
 
     assert run(test) == ["|", "gone", "|"]
 

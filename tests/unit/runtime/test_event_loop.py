@@ -112,7 +112,7 @@ def test_a_callback_that_fails_does_not_hold_up_the_others(caplog: pytest.LogCap
 
 @pytest.mark.parametrize(("count", "answers"), [(1, [True]), (2, [False, False])])
 def test_it_tells_whether_it_serves_one_socket_in_a_turn(count: int, answers: list[bool]) -> None:
-    seen: list[bool] = []
+    results: list[bool] = []
     with ready_sockets(count) as pairs:
 
         def scenario(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
@@ -121,12 +121,12 @@ def test_it_tells_whether_it_serves_one_socket_in_a_turn(count: int, answers: li
 
             def read(ours: socket.socket) -> None:
                 ours.recv(1)
-                seen.append(serves_one())
-                if len(seen) == count:
+                results.append(serves_one())
+                if len(results) == count:
                     over.set()
 
             for ours, _ in pairs:
                 loop.add_reader(ours, read, ours)
 
         run(scenario)
-    assert seen == answers
+    assert results == answers

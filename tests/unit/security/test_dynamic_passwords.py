@@ -18,8 +18,8 @@ CONFIG = {
 
 
 def passwords(**settings: str) -> DynamicPasswords:
-    given = {f"password.encoder.{name.replace('_', '.')}": text for name, text in settings.items()}
-    return DynamicPasswords.of(broker_settings(given).broker, os.urandom)
+    properties = {f"password.encoder.{name.replace('_', '.')}": text for name, text in settings.items()}
+    return DynamicPasswords.of(broker_settings(properties).broker, os.urandom)
 
 
 @pytest.mark.parametrize(

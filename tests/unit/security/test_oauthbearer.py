@@ -26,9 +26,9 @@ INVALID = b'{"status":"invalid_token"}'
 
 
 def keys(*names: str) -> Jwks:
-    found = Jwks(lambda: None)
-    found.load(key_set(*map(jwk, names or ("rsa", "ec-256", "ed25519"))), NOW_MS)
-    return found
+    jwks = Jwks(lambda: None)
+    jwks.load(key_set(*map(jwk, names or ("rsa", "ec-256", "ed25519"))), NOW_MS)
+    return jwks
 
 
 def validate(token: str, now_ms: int = NOW_MS, **rules: Any) -> AccessToken:

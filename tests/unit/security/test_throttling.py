@@ -19,9 +19,9 @@ NOW = 1_794_778_757_210
 SECOND_NS = 1_000_000_000
 
 
-def with_quotas(**given: float) -> ClientQuotas:
+def with_quotas(**bounds: float) -> ClientQuotas:
     quotas = ClientQuotas()
-    quotas.put(QuotaEntity("u"), {QuotaKind(name): bound for name, bound in given.items()})
+    quotas.put(QuotaEntity("u"), {QuotaKind(name): bound for name, bound in bounds.items()})
     return quotas
 
 

@@ -23,9 +23,9 @@ def fake_java(home: Path, version: str) -> Path:
 def test_java_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = fake_java(tmp_path / "jdk", "17.0.15")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
-    found = java.find(tmp_path / "cache")
-    assert found.real == script
-    assert (found.home / "bin" / "java").stat().st_mode & 0o111
+    java_runtime = java.find(tmp_path / "cache")
+    assert java_runtime.real == script
+    assert (java_runtime.home / "bin" / "java").stat().st_mode & 0o111
 
 
 @pytest.mark.parametrize(("text", "major"), [("17.0.15", 17), ("1.8.0_402", 8), ("21", 21), ("22-ea", 22), ("x", 0)])
@@ -57,10 +57,10 @@ def test_without_any_the_wheel_is_named(tmp_path: Path, monkeypatch: pytest.Monk
 def test_the_front_drops_a_module_that_is_missing_and_files_named_twice(tmp_path: Path) -> None:
     for name in ("b.jar", "a.jar"):
         (tmp_path / name).touch()
-    given = ["-cp", f"{tmp_path}/b.jar:{tmp_path}/*", java_front.OPTIONAL, "Main", "x"]
-    without = java_front.adapted(given, java_front.jars_in, has_optional=False)
+    arguments = ["-cp", f"{tmp_path}/b.jar:{tmp_path}/*", java_front.OPTIONAL, "Main", "x"]
+    without = java_front.adapted(arguments, java_front.jars_in, has_optional=False)
     assert without == ["-cp", f"{tmp_path}/b.jar:{tmp_path}/a.jar", "Main", "x"]
-    assert java_front.OPTIONAL in java_front.adapted(given, java_front.jars_in, has_optional=True)
+    assert java_front.OPTIONAL in java_front.adapted(arguments, java_front.jars_in, has_optional=True)
 
 
 def test_the_front_hands_over_to_the_real_one(tmp_path: Path) -> None:
@@ -77,46 +77,46 @@ def test_the_front_hands_over_to_the_real_one(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def found(tmp_path: Path) -> Java:
+def runtime(tmp_path: Path) -> Java:
     return Java(tmp_path, tmp_path / "java", "17", None)
 
 
-def test_an_archive_is_written_once_and_used_from_then_on(found: Java, tmp_path: Path) -> None:
-    (told,) = [option for option in java.archive_options(found, tmp_path) if "Archive" in option]
-    new = Path(told.removeprefix("-XX:ArchiveClassesAtExit="))
-    assert java.archive_options(found, tmp_path) == [], "the first session is at it"
+def test_an_archive_is_written_once_and_used_from_then_on(runtime: Java, tmp_path: Path) -> None:
+    (option,) = [option for option in java.archive_options(runtime, tmp_path) if "Archive" in option]
+    new = Path(option.removeprefix("-XX:ArchiveClassesAtExit="))
+    assert java.archive_options(runtime, tmp_path) == [], "the first session is at it"
     new.write_bytes(bytes(4096))
-    assert java.archive_options(found, tmp_path) == [], "its head is not written: it is not whole"
+    assert java.archive_options(runtime, tmp_path) == [], "its head is not written: it is not whole"
     new.write_bytes(b"head" + bytes(4092))
-    (used,) = [option for option in java.archive_options(found, tmp_path) if "Archive" in option]
+    (used,) = [option for option in java.archive_options(runtime, tmp_path) if "Archive" in option]
     archive = Path(used.removeprefix("-XX:SharedArchiveFile="))
     assert archive.exists()
     assert not new.exists()
-    java.drop_archives(found, tmp_path)
+    java.drop_archives(runtime, tmp_path)
     assert not archive.exists()
 
 
-def test_an_archive_is_lacking_unless_it_is_there_or_awaited(found: Java, tmp_path: Path) -> None:
-    assert java.lacks_archive(found, tmp_path)
-    (option,) = [option for option in java.archive_options(found, tmp_path) if "Archive" in option]
-    assert not java.lacks_archive(found, tmp_path), "a session is about to write it"
+def test_an_archive_is_lacking_unless_it_is_there_or_awaited(runtime: Java, tmp_path: Path) -> None:
+    assert java.lacks_archive(runtime, tmp_path)
+    (option,) = [option for option in java.archive_options(runtime, tmp_path) if "Archive" in option]
+    assert not java.lacks_archive(runtime, tmp_path), "a session is about to write it"
     Path(option.removeprefix("-XX:ArchiveClassesAtExit=")).write_bytes(b"head")
-    assert not java.lacks_archive(found, tmp_path), "a session has written it"
-    java.drop_archives(found, tmp_path)
-    assert java.lacks_archive(found, tmp_path)
+    assert not java.lacks_archive(runtime, tmp_path), "a session has written it"
+    java.drop_archives(runtime, tmp_path)
+    assert java.lacks_archive(runtime, tmp_path)
 
 
 def test_an_archive_that_nobody_finished_is_written_by_another(
-    found: Java, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runtime: Java, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = java.archive_options(found, tmp_path)
+    first = java.archive_options(runtime, tmp_path)
     monkeypatch.setattr(java, "AWAITED_S", -1)
-    assert java.archive_options(found, tmp_path) == first
+    assert java.archive_options(runtime, tmp_path) == first
 
 
-def test_an_archive_that_nobody_used_for_a_month_goes(found: Java, tmp_path: Path) -> None:
+def test_an_archive_that_nobody_used_for_a_month_goes(runtime: Java, tmp_path: Path) -> None:
     for name, age_s in (("classes-old.jsa", 31 * 86_400), ("classes-recent.jsa", 86_400)):
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (time.time() - age_s,) * 2)
-    java.archive_options(found, tmp_path)
+    java.archive_options(runtime, tmp_path)
     assert [path.name for path in tmp_path.glob("*.jsa")] == ["classes-recent.jsa"]

@@ -21,17 +21,19 @@ def test_a_checkpoint_of_sparks_own_connector_is_gone_on_with() -> None:
     assert Positions.from_json({"a": {"0": 17, "1": 4}}) == Positions({A0: 17, A1: 4})
 
 
-@pytest.mark.parametrize("found", [{"a": 5}, {"a": {"x": 1}}, {"a": {"0": "y"}}, {"@leadline": 3}, {"@leadline": {}}])
-def test_what_is_no_checkpoint_is_refused(found: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "checkpoint", [{"a": 5}, {"a": {"x": 1}}, {"a": {"0": "y"}}, {"@leadline": 3}, {"@leadline": {}}]
+)
+def test_what_is_no_checkpoint_is_refused(checkpoint: dict[str, object]) -> None:
     with pytest.raises(BadCheckpoint, match="no offsets of topics"):
-        Positions.from_json(found)
+        Positions.from_json(checkpoint)
 
 
 NOW = ClusterOffsets({A0: 10, A1: 0}, {A0: 20, A1: 5}, {"a": "new"})
 
 
 @pytest.mark.parametrize(
-    ("before", "said", "next_offset"),
+    ("before", "message", "next_offset"),
     [
         (Positions({A0: 15}), "", 15),
         (Positions({A0: 20}), "", 20),
@@ -40,9 +42,9 @@ NOW = ClusterOffsets({A0: 10, A1: 0}, {A0: 20, A1: 5}, {"a": "new"})
         (Positions({A0: 15}, "", {"a": "old"}), "a-0: all from offset 15 on are gone: the topic was deleted, and", 10),
     ],
 )
-def test_losses_are_told_in_numbers(before: Positions, said: str, next_offset: int) -> None:
-    assert "; ".join(map(str, losses(before, NOW))).startswith(said)
-    assert bool(losses(before, NOW)) == bool(said)
+def test_losses_are_told_in_numbers(before: Positions, message: str, next_offset: int) -> None:
+    assert "; ".join(map(str, losses(before, NOW))).startswith(message)
+    assert bool(losses(before, NOW)) == bool(message)
     assert resume_offsets(before, NOW)[A0] == next_offset
 
 

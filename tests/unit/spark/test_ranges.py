@@ -19,11 +19,11 @@ def lengths(tasks: list[Task]) -> list[list[int]]:
 @st.composite
 def some_ranges(draw: st.DrawFn) -> list[Range]:
     count = draw(st.integers(0, 6))
-    found = []
+    ranges = []
     for n in range(count):
         first = draw(st.integers(0, 50))
-        found.append(Range(TopicPartition("t", n), first, first + draw(st.integers(0, 60))))
-    return found
+        ranges.append(Range(TopicPartition("t", n), first, first + draw(st.integers(0, 60))))
+    return ranges
 
 
 @given(

@@ -55,9 +55,9 @@ def requests(draw: Any) -> FetchRequest:
 
 @given(requests(), st.none() | st.text(max_size=20))
 def test_a_request_is_read_as_the_codec_wrote_it(request: FetchRequest, client_id: str | None) -> None:
-    found = follower_fetch.parse_request(_frame(request, client_id))
-    assert found is not None
-    assert found == (
+    parsed = follower_fetch.parse_request(_frame(request, client_id))
+    assert parsed is not None
+    assert parsed == (
         7,
         request.max_wait_ms,
         request.min_bytes,

@@ -60,7 +60,7 @@ def _connected_client(connection: ClusterConnection) -> Any:
     server = connection.answering_server
     servers = connection.servers.split(",") if server is None else f"{host_text(server.host)}:{server.port}"
     properties = settings_or_failure(
-        lambda: admin_properties(connection.security, connection.given["client.id"], read_file)
+        lambda: admin_properties(connection.security, connection.configured_properties["client.id"], read_file)
     )
     for timeout_s in (connection.remaining_s / 2, None):  # its first attempt may hang, and a second one succeed
         try:

@@ -39,7 +39,7 @@ def add_spark_options(parser: argparse.ArgumentParser) -> None:
 
 def client_properties(options: argparse.Namespace) -> dict[str, str]:
     """The client properties that --bootstrap-server, --command-config and --property set."""
-    return dict(ClusterConnection(options).given)
+    return dict(ClusterConnection(options).configured_properties)
 
 
 def check_reachable(properties: Mapping[str, str], timeout_s: float, topics: Collection[str] | None = None) -> None:

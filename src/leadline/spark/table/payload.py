@@ -133,7 +133,7 @@ class _Fit:
     """Checks that the types of documents fit the table and each other. Equal objects are checked once."""
 
     def __init__(self, columns_type: pa.DataType) -> None:
-        self._known = self.merged_type = columns_type
+        self._columns_type = self.merged_type = columns_type
         # By id(). The types are kept, so that no other object gets the same id.
         self._checked: dict[int, tuple[pa.DataType, Conflict | None]] = {}
 
@@ -149,7 +149,7 @@ class _Fit:
             for field in kind:
                 if field.name.lower() in RESERVED:
                     raise Conflict(f"{field.name} is the name of a column that every table has")
-            merged(self._known, kind)
+            merged(self._columns_type, kind)
             self.merged_type = merged(
                 self.merged_type, kind, widen=True
             )  # whole numbers and doubles may come in any order

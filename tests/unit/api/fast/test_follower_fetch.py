@@ -49,22 +49,22 @@ def request(session: tuple[int, int] = (0, 0), **position: int) -> FetchRequest:
         min_bytes=1, max_bytes=1 << 20, session_id=session[0], session_epoch=session[1], replica_state=state
     )
     if position:
-        given = {"partition": 0, "partition_max_bytes": 1 << 20, "log_start_offset": 0} | position
-        built.topics = [FetchRequest.FetchTopic(topic_id=TOPIC_ID, partitions=[FetchRequest.FetchPartition(**given)])]
+        fields = {"partition": 0, "partition_max_bytes": 1 << 20, "log_start_offset": 0} | position
+        built.topics = [FetchRequest.FetchTopic(topic_id=TOPIC_ID, partitions=[FetchRequest.FetchPartition(**fields)])]
     return built
 
 
-def frame(asked: FetchRequest) -> memoryview:
-    return memoryview(bytearray(joined(request_frame(asked, 16, 7, "test")))[4:])
+def frame(fetch_request: FetchRequest) -> memoryview:
+    return memoryview(bytearray(joined(request_frame(fetch_request, 16, 7, "test")))[4:])
 
 
-def fast(node: Node, asked: FetchRequest) -> list[Piece] | asyncio.Future[list[Piece]] | None:
+def fast(node: Node, fetch_request: FetchRequest) -> list[Piece] | asyncio.Future[list[Piece]] | None:
     """On a connection of its own."""
-    return fetch_by_follower(frame(asked), 16, 7, ClientConnection("localhost", "PLAINTEXT"), node.services)
+    return fetch_by_follower(frame(fetch_request), 16, 7, ClientConnection("localhost", "PLAINTEXT"), node.services)
 
 
-def through_the_codec(node: Node, asked: FetchRequest) -> FetchResponse:
-    answer = fetch(decode(FetchRequest, to_bytes(asked, 16), 16), node.context(16))
+def through_the_codec(node: Node, fetch_request: FetchRequest) -> FetchResponse:
+    answer = fetch(decode(FetchRequest, to_bytes(fetch_request, 16), 16), node.context(16))
     assert isinstance(answer, FetchResponse)
     return answer
 
@@ -100,8 +100,8 @@ def run(path: Path, test: Callable[[Node], Awaitable[None]], **topic: str) -> No
 def opened(node: Node, last_fetched_epoch: int | None = None) -> int:
     epoch = node.hosted.epoch
     last = epoch if last_fetched_epoch is None else last_fetched_epoch
-    asked = request(fetch_offset=10, current_leader_epoch=epoch, last_fetched_epoch=last)
-    return through_the_codec(node, asked).session_id
+    full_fetch = request(fetch_offset=10, current_leader_epoch=epoch, last_fetched_epoch=last)
+    return through_the_codec(node, full_fetch).session_id
 
 
 @pytest.mark.parametrize(
@@ -121,14 +121,14 @@ def opened(node: Node, last_fetched_epoch: int | None = None) -> int:
 def test_both_ways_give_the_same_answer(tmp_path: Path, position: dict[str, int], is_fast: bool) -> None:
     async def test(leader: Node) -> None:
         epoch = leader.hosted.epoch
-        given = {"current_leader_epoch": epoch, "last_fetched_epoch": epoch} | position if position else {}
+        fields = {"current_leader_epoch": epoch, "last_fetched_epoch": epoch} | position if position else {}
         one, other = opened(leader), opened(leader)
-        found = fast(leader, request((one, 1), **given))
-        assert (found is not None) is is_fast
-        expected = through_the_codec(leader, request((other, 1), **given))
-        if found is not None:
-            assert isinstance(found, list)
-            answer = decode(FetchResponse, bytearray(joined(found))[9:], 16)
+        reply = fast(leader, request((one, 1), **fields))
+        assert (reply is not None) is is_fast
+        expected = through_the_codec(leader, request((other, 1), **fields))
+        if reply is not None:
+            assert isinstance(reply, list)
+            answer = decode(FetchResponse, bytearray(joined(reply))[9:], 16)
             answer.session_id = 0
             assert answer == plain(expected)
             assert leader.services.sessions.by_id[one].epoch == 2
@@ -140,9 +140,9 @@ def test_both_ways_give_the_same_answer(tmp_path: Path, position: dict[str, int]
 
 def test_it_waits_for_what_is_appended_and_is_told_of_it(tmp_path: Path) -> None:
     async def test(leader: Node) -> None:
-        asked = request((opened(leader), 1))
-        asked.max_wait_ms = 60_000
-        waiting = fast(leader, asked)
+        fetch_request = request((opened(leader), 1))
+        fetch_request.max_wait_ms = 60_000
+        waiting = fast(leader, fetch_request)
         assert isinstance(waiting, asyncio.Future)
         leader.replicas.append(TP, batch(2, size=100))
         leader.replicas.append(TP, batch(1, size=100))
@@ -158,9 +158,9 @@ def test_it_waits_for_what_is_appended_and_is_told_of_it(tmp_path: Path) -> None
 @pytest.mark.parametrize("topic", [{}, {"message_timestamp_type": "LogAppendTime"}, {"compression_type": "gzip"}])
 def test_who_waits_is_given_what_is_stored_without_a_look_at_the_file(tmp_path: Path, topic: dict[str, str]) -> None:
     async def test(leader: Node) -> None:
-        asked = request((opened(leader), 1))
-        asked.max_wait_ms = 60_000
-        waiting = fast(leader, asked)
+        fetch_request = request((opened(leader), 1))
+        fetch_request.max_wait_ms = 60_000
+        waiting = fast(leader, fetch_request)
         assert isinstance(waiting, asyncio.Future)
         segment = leader.log.segments.active
         start = segment.size
@@ -181,10 +181,12 @@ def test_each_fetch_of_a_session_waits_its_own_time(tmp_path: Path, waits_ms: li
     async def test(leader: Node) -> None:
         session, loop, epoch = opened(leader), asyncio.get_running_loop(), leader.hosted.epoch
         for n, wait_ms in enumerate(waits_ms):
-            asked = request((session, n + 1), fetch_offset=10 + n, current_leader_epoch=epoch, last_fetched_epoch=epoch)
-            asked.max_wait_ms = wait_ms
+            fetch_request = request(
+                (session, n + 1), fetch_offset=10 + n, current_leader_epoch=epoch, last_fetched_epoch=epoch
+            )
+            fetch_request.max_wait_ms = wait_ms
             began = loop.time()
-            waiting = fast(leader, asked)
+            waiting = fast(leader, fetch_request)
             assert isinstance(waiting, asyncio.Future)
             if n == 0:
                 leader.replicas.append(TP, batch(1, size=100))
@@ -203,7 +205,7 @@ def test_a_fetch_that_waits_is_not_answered_with_what_the_next_one_asks_for(tmp_
         session = opened(leader)
         first, second = request((session, 1)), request((session, 2))
         first.max_wait_ms, second.max_wait_ms = 300, 60_000
-        waiting = [fast(leader, asked) for asked in (first, second)]
+        waiting = [fast(leader, fetch_request) for fetch_request in (first, second)]
         assert isinstance(waiting[0], asyncio.Future)
         assert isinstance(waiting[1], asyncio.Future)
         assert not decode(FetchResponse, bytearray(joined(await waiting[0]))[9:], 16).responses
@@ -215,9 +217,9 @@ def test_a_fetch_that_waits_is_not_answered_with_what_the_next_one_asks_for(tmp_
 
 def test_who_gives_up_waiting_is_forgotten(tmp_path: Path) -> None:
     async def test(leader: Node) -> None:
-        asked = request((opened(leader), 1))
-        asked.max_wait_ms = 60_000
-        waiting = fast(leader, asked)
+        fetch_request = request((opened(leader), 1))
+        fetch_request.max_wait_ms = 60_000
+        waiting = fast(leader, fetch_request)
         assert isinstance(waiting, asyncio.Future)
         assert leader.is_asked
         waiting.cancel()
@@ -233,10 +235,10 @@ def test_a_batch_that_is_sent_twice_is_told_once(tmp_path: Path) -> None:
         sent = batch(1, producer_id=5)
         leader.replicas.append(TP, bytearray(sent))
         session = opened(leader)
-        asked = request((session, 1), fetch_offset=11, current_leader_epoch=leader.hosted.epoch)
-        asked.topics[0].partitions[0].last_fetched_epoch = leader.hosted.epoch
-        asked.max_wait_ms = 60_000
-        waiting = fast(leader, asked)
+        fetch_request = request((session, 1), fetch_offset=11, current_leader_epoch=leader.hosted.epoch)
+        fetch_request.topics[0].partitions[0].last_fetched_epoch = leader.hosted.epoch
+        fetch_request.max_wait_ms = 60_000
+        waiting = fast(leader, fetch_request)
         assert isinstance(waiting, asyncio.Future)
         assert leader.replicas.append(TP, bytearray(sent)).duplicate
         leader.replicas.append(TP, batch(1, size=100))
@@ -250,9 +252,9 @@ def test_a_batch_that_is_sent_twice_is_told_once(tmp_path: Path) -> None:
 
 def test_who_leads_no_longer_says_so_at_once(tmp_path: Path) -> None:
     async def test(leader: Node) -> None:
-        asked = request((opened(leader), 1))
-        asked.max_wait_ms = 60_000
-        waiting = fast(leader, asked)
+        fetch_request = request((opened(leader), 1))
+        fetch_request.max_wait_ms = 60_000
+        waiting = fast(leader, fetch_request)
         assert isinstance(waiting, asyncio.Future)
         await leader.replicas.release(TP)
         answer = decode(FetchResponse, bytearray(joined(await waiting))[9:], 16)
@@ -278,9 +280,9 @@ def test_who_is_not_in_sync_may_join_without_saying_again_where_it_is(tmp_path: 
         assert leads.pending.proposed.isr == (leader.id,), "one proposal at a time"
         leads.pending = None
         assert fast(leader, request((session, 2))) is not None
-        found = leads.pending
-        assert found is not None
-        assert found.proposed.isr == (leader.id, FOLLOWER)
+        proposal = leads.pending
+        assert proposal is not None
+        assert proposal.proposed.isr == (leader.id, FOLLOWER)
 
     run(tmp_path, test)
 
@@ -294,9 +296,9 @@ def test_a_session_that_is_not_used_watches_no_longer_and_misses_nothing(tmp_pat
         for _ in range(MOST_CHANGES):
             leader.replicas.append(TP, batch(1, size=100))
         await eventually(lambda: not leader.hosted.follower_watchers)
-        found = fast(leader, request((session_id, 1)))
-        assert isinstance(found, list)
-        assert len(decode(FetchResponse, bytearray(joined(found))[9:], 16).responses) == 1
+        reply = fast(leader, request((session_id, 1)))
+        assert isinstance(reply, list)
+        assert len(decode(FetchResponse, bytearray(joined(reply))[9:], 16).responses) == 1
         assert len(leader.hosted.follower_watchers) == 1
 
     run(tmp_path, test)
@@ -318,9 +320,9 @@ def client_of(principal: Principal) -> ClientConnection:
     return ClientConnection("localhost", "PLAINTEXT", principal)
 
 
-def by_handler(node: Node, asked: FetchRequest, client: ClientConnection) -> FetchResponse:
+def by_handler(node: Node, fetch_request: FetchRequest, client: ClientConnection) -> FetchResponse:
     ctx = Context(node.services, 16, None, client, AUTHORIZATION[1])
-    answer = fetch(decode(FetchRequest, to_bytes(asked, 16), 16), ctx)
+    answer = fetch(decode(FetchRequest, to_bytes(fetch_request, 16), 16), ctx)
     assert isinstance(answer, FetchResponse)
     return answer
 
@@ -347,9 +349,9 @@ def test_the_fast_path_is_for_connections_that_may_cluster_action(tmp_path: Path
         assert fast_by(client_of(ALICE), 1) is None, "nothing has been decided for this connection yet"
         stolen = by_handler(leader, request((session, 1)), thief)
         assert codes(stolen) == [29]
-        found = leader.services.sessions.by_id[session]
-        assert (follower, found.last_contact.last_ms) == before, "it was taken for the follower"
-        assert found.replica == FOLLOWER
+        fetch_session = leader.services.sessions.by_id[session]
+        assert (follower, fetch_session.last_contact.last_ms) == before, "it was taken for the follower"
+        assert fetch_session.replica == FOLLOWER
         assert isinstance(fast_by(broker, 2), list)
 
     run(tmp_path, test)

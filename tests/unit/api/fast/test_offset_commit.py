@@ -103,18 +103,18 @@ async def started(directory: Path, settings: dict[str, str] | None = None) -> As
         yield broker
 
 
-async def with_template(broker: Broker, asked: OffsetCommitRequest, version: int = 8) -> Client:
+async def with_template(broker: Broker, commit: OffsetCommitRequest, version: int = 8) -> Client:
     """A client that has committed twice."""
     client = Client(broker)
     for _ in range(2):
         assert not client.has_template
-        await client.commit(asked, version)
+        await client.commit(commit, version)
     return client
 
 
 def offset_of(broker: Broker, tp: TopicPartition, group: str = "g") -> int | None:
-    (found,) = broker.services.offsets.fetch(group, [tp], require_stable=False).values()
-    return None if found.committed is None else found.committed.offset
+    (fetched,) = broker.services.offsets.fetch(group, [tp], require_stable=False).values()
+    return None if fetched.committed is None else fetched.committed.offset
 
 
 def written(broker: Broker) -> list[tuple[int, list[Record]]]:
@@ -133,22 +133,23 @@ def test_a_commit_by_template_is_answered_and_written_as_by_the_handler(
 ) -> None:
     async def scenario() -> None:
         async with started(tmp_path) as broker:
-            asked = request(1, (2, 0, 1), ("u", "t"), metadata)
-            asked.topics[0].partitions.pop(0)
-            client = await with_template(broker, asked, version)
+            commit = request(1, (2, 0, 1), ("u", "t"), metadata)
+            commit.topics[0].partitions.pop(0)
+            client = await with_template(broker, commit, version)
             assert client.has_template
-            for part in (part for topic in asked.topics for part in topic.partitions):
+            for part in (part for topic in commit.topics for part in topic.partitions):
                 part.committed_offset, part.committed_leader_epoch = 1 << 62, 12
-            replies = [await who.commit(asked, version, 99) for who in (client, Client(broker))]
+            replies = [await who.commit(commit, version, 99) for who in (client, Client(broker))]
             assert replies[0] == replies[1]
             mine, other = written(broker)[-2:]
             assert [(record.key, record.value[:-8]) for record in mine[1] if record.value] == [
                 (record.key, record.value[:-8]) for record in other[1] if record.value
             ]
             assert mine[0] == other[0]
-            found = broker.services.offsets.fetch("g", None, require_stable=False)
+            fetched = broker.services.offsets.fetch("g", None, require_stable=False)
             assert [
-                each.committed and (each.committed.offset, each.committed.leader_epoch) for each in found.values()
+                offset.committed and (offset.committed.offset, offset.committed.leader_epoch)
+                for offset in fetched.values()
             ] == [(1 << 62, 12)] * 5
 
     asyncio.run(scenario())
@@ -170,8 +171,8 @@ def test_another_commit_does_not_match(tmp_path: Path, other: str) -> None:
     async def scenario() -> None:
         async with started(tmp_path) as broker:
             client = await with_template(broker, request())
-            asked = OTHERS[other]()
-            assert await client.commit(asked) == await Client(broker).commit(asked)
+            commit = OTHERS[other]()
+            assert await client.commit(commit) == await Client(broker).commit(commit)
             assert not client.has_template
             mine, outside = written(broker)[-2:]
             assert [record.key for record in mine[1]] == [record.key for record in outside[1]]
@@ -207,10 +208,10 @@ def test_an_unusual_commit_becomes_no_template(tmp_path: Path, unusual: str) -> 
 def test_versions_without_leader_epochs_have_no_templates(tmp_path: Path, version: int) -> None:
     async def scenario() -> None:
         async with started(tmp_path) as broker:
-            asked = request()
-            for part in asked.topics[0].partitions:
+            commit = request()
+            for part in commit.topics[0].partitions:
                 part.committed_leader_epoch = -1
-            assert (await with_template(broker, asked, version)).has_template == (version == 6)
+            assert (await with_template(broker, commit, version)).has_template == (version == 6)
 
     asyncio.run(scenario())
 

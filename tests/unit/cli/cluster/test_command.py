@@ -22,7 +22,7 @@ from tests.support.commands import COMMAND_S, LEADLINE
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ("--set broker.id=7", "--set broker.id: this setting differs between brokers"),
         ("--set log.segment.bytes=x", "log.segment.bytes=x"),
@@ -32,11 +32,11 @@ from tests.support.commands import COMMAND_S, LEADLINE
     ],
 )
 def test_what_cannot_work_is_said_before_anything_starts(
-    arguments: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arguments: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["cluster", "up", "--dir", str(tmp_path / "c"), *arguments.split()]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"leadline: {said}")
+    assert line.startswith(f"leadline: {message}")
     assert not (tmp_path / "c").exists()
 
 
@@ -44,8 +44,8 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path, capsys: pytest.CaptureFix
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["cluster", "up", "--dir", str(tmp_path / "c"), "--brokers", "1", "--port", str(port)]) == 1
-    said = f"leadline: localhost:{port} is taken by {process_text(os.getpid())}: choose another with --port\n"
-    assert capsys.readouterr().err == said
+    message = f"leadline: localhost:{port} is taken by {process_text(os.getpid())}: choose another with --port\n"
+    assert capsys.readouterr().err == message
 
 
 def free_ports(count: int) -> int:
@@ -72,27 +72,27 @@ class Up:
 
     def read_until(self, pattern: str) -> str:
         assert self.process.stdout is not None
-        said: list[str] = []
+        output: list[str] = []
         for line in self.process.stdout:
-            said.append(line)
+            output.append(line)
             if re.search(pattern, line):
-                return "".join(said)
-        raise AssertionError(f"no {pattern!r} in:\n{''.join(said)}")
+                return "".join(output)
+        raise AssertionError(f"no {pattern!r} in:\n{''.join(output)}")
 
     def press_ctrl_c(self) -> str:
         os.killpg(self.process.pid, signal.SIGINT)
-        said, _ = self.process.communicate(timeout=2 * COMMAND_S)
-        return said
+        output, _ = self.process.communicate(timeout=2 * COMMAND_S)
+        return output
 
 
 @contextmanager
 def up(folder: Path, port: int, *options: str) -> Iterator[Up]:
-    found = Up(folder, port, *options)
+    cluster = Up(folder, port, *options)
     try:
-        yield found
+        yield cluster
     finally:
-        if found.process.poll() is None:
-            found.press_ctrl_c()
+        if cluster.process.poll() is None:
+            cluster.press_ctrl_c()
 
 
 def test_a_cluster_comes_goes_on_without_one_and_comes_again_with_its_data(tmp_path: Path) -> None:
@@ -105,11 +105,11 @@ def test_a_cluster_comes_goes_on_without_one_and_comes_again_with_its_data(tmp_p
         assert done.stdout == "Created topic kept.\n", done.stderr
         (victim,) = re.findall(r"kill -9 (\d+)", greeting)
         os.kill(int(victim), signal.SIGKILL)
-        told = cluster.read_until("of 3 run")
-        assert f"broker 3 (pid {victim}) was killed by SIGKILL; 2 of 3 run. To start it again: " in told
-        said = cluster.press_ctrl_c()
+        lost = cluster.read_until("of 3 run")
+        assert f"broker 3 (pid {victim}) was killed by SIGKILL; 2 of 3 run. To start it again: " in lost
+        output = cluster.press_ctrl_c()
         assert cluster.process.returncode == 0
-        assert said.startswith("stopped after ")
+        assert output.startswith("stopped after ")
     with up(tmp_path / "c", port) as cluster:
         cluster.read_until("Ctrl-C stops them all")
         done = subprocess.run([*LEADLINE, "topics", "list", *servers], capture_output=True, text=True)
@@ -126,17 +126,17 @@ def test_a_broker_that_is_brought_back_by_hand_is_one_of_the_cluster_and_ends_wi
         pids = re.findall(r"^  (?:zookeeper|broker \d)  .* pid (\d+) ", greeting, re.MULTILINE)
         assert len({*pids}) == 4
         os.kill(int(pids[2]), signal.SIGKILL)
-        told = cluster.read_until("To start it again")
-        (again,) = re.findall(r"To start it again: leadline (.*)", told)
+        lost = cluster.read_until("To start it again")
+        (again,) = re.findall(r"To start it again: leadline (.*)", lost)
         with subprocess.Popen(
             [*LEADLINE, *again.split()], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         ) as back:
             assert f"broker 2 is back (pid {back.pid}); 3 of 3 run." in cluster.read_until("is back")
             os.kill(int(pids[1]), signal.SIGKILL)
             assert "; 2 of 3 run." in cluster.read_until("To start it again")
-            said = cluster.press_ctrl_c()
+            output = cluster.press_ctrl_c()
             assert back.wait(COMMAND_S) == 0, "it stopped cleanly, with ZooKeeper still there"
-        assert said.startswith("stopped after ")
+        assert output.startswith("stopped after ")
         assert cluster.process.returncode == 0
     assert not [pid for pid in map(int, pids) if psutil.pid_exists(pid)]
 
@@ -145,8 +145,8 @@ def test_a_broker_of_the_folder_that_still_runs_is_named(tmp_path: Path, capsys:
     (tmp_path / "c" / "broker-2").mkdir(parents=True)
     with leadline(tmp_path / "c" / "broker-2" / "data") as broker:
         assert main(["cluster", "up", "--dir", str(tmp_path / "c"), "--port", str(free_ports(3))]) == 1
-        said = f"leadline: broker 2 of {tmp_path / 'c'} is already running: {process_text(broker.pid)}\n"
-    assert capsys.readouterr().err == said
+        message = f"leadline: broker 2 of {tmp_path / 'c'} is already running: {process_text(broker.pid)}\n"
+    assert capsys.readouterr().err == message
 
 
 def test_ctrl_c_while_it_starts_leaves_nothing_behind(tmp_path: Path) -> None:

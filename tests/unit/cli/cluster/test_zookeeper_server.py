@@ -75,11 +75,11 @@ def test_a_class_path_that_has_a_server_counts_first(tmp_path: Path, monkeypatch
     monkeypatch.setattr(zookeeper_server, "DEBIAN_JAR", tmp_path)
     monkeypatch.setattr(sys, "path", [])
     monkeypatch.delitem(sys.modules, "pyspark", raising=False)
-    for given in (f"other.jar:{tmp_path}/*", f"other.jar:{tmp_path}/zookeeper-3.8.4.jar"):
-        monkeypatch.setenv("CLASSPATH", given)
+    for class_path in (f"other.jar:{tmp_path}/*", f"other.jar:{tmp_path}/zookeeper-3.8.4.jar"):
+        monkeypatch.setenv("CLASSPATH", class_path)
         assert find_jars() == str(tmp_path)  # there is none yet
         (tmp_path / "zookeeper-3.8.4.jar").touch()
-        assert find_jars() == given
+        assert find_jars() == class_path
         (tmp_path / "zookeeper-3.8.4.jar").unlink()
 
 

@@ -14,11 +14,11 @@ from leadline.cli.errors import Failure
     [({}, 9), ({"from_beginning": True}, 2), ({"offset": 5}, 5), ({"offset": -3}, 6), ({"offset": -99}, 2)],
 )
 def test_reading_starts_where_the_options_say(options: dict[str, object], start: int) -> None:
-    given = argparse.Namespace(**({"from_beginning": False, "offset": None, "from_time": None} | options))
-    assert start_offset(given, TopicPartition("orders", 0), 2, 9) == start
+    parsed = argparse.Namespace(**({"from_beginning": False, "offset": None, "from_time": None} | options))
+    assert start_offset(parsed, TopicPartition("orders", 0), 2, 9) == start
 
 
 def test_an_offset_that_is_not_there_is_refused_with_what_is() -> None:
-    given = argparse.Namespace(from_beginning=False, offset=1, from_time=None)
+    parsed = argparse.Namespace(from_beginning=False, offset=1, from_time=None)
     with pytest.raises(Failure, match="orders-0 holds the offsets 2 to 9: there is no 1"):
-        start_offset(given, TopicPartition("orders", 0), 2, 9)
+        start_offset(parsed, TopicPartition("orders", 0), 2, 9)

@@ -87,11 +87,11 @@ def test_records_come_with_deep_and_their_content_with_data(directory: Path, dum
 
 def test_json_is_an_object_a_line(directory: Path, dump: Shown) -> None:
     path = first_segment(directory, ".log")
-    found = [json.loads(line) for line in dump("--json", "--data", path).out]
-    assert {row["file"] for row in found} == {str(path)}
-    assert [row["type"] for row in found[:4]] == ["segment", "batch", "record", "record"]
-    assert (found[1]["count"], found[1]["isvalid"], found[1]["deleteHorizonMs"]) == (2, True, None)
-    assert (found[2]["key"], found[2]["payload"]) == ("k0", "v" * 10)
+    rows = [json.loads(line) for line in dump("--json", "--data", path).out]
+    assert {row["file"] for row in rows} == {str(path)}
+    assert [row["type"] for row in rows[:4]] == ["segment", "batch", "record", "record"]
+    assert (rows[1]["count"], rows[1]["isvalid"], rows[1]["deleteHorizonMs"]) == (2, True, None)
+    assert (rows[2]["key"], rows[2]["payload"]) == ("k0", "v" * 10)
 
 
 def test_every_index_agrees_with_its_log(directory: Path, dump: Shown) -> None:
@@ -172,10 +172,10 @@ def test_a_batch_whose_crc_is_wrong_is_shown_so_and_the_next_ones_too(directory:
 
 
 @pytest.mark.parametrize(
-    ("cut", "said"),
+    ("cut", "message"),
     [(30, "a batch is incomplete: 30 bytes of its header are left"), (65, "bytes is incomplete: 65 are left")],
 )
-def test_a_log_that_is_cut_off_is_shown_up_to_there(cut: int, said: str, directory: Path, dump: Shown) -> None:
+def test_a_log_that_is_cut_off_is_shown_up_to_there(cut: int, message: str, directory: Path, dump: Shown) -> None:
     path = first_segment(directory, ".log")
     whole = dump(path)
     second = int(whole.out[3].split(" position: ")[1].split()[0])
@@ -184,11 +184,11 @@ def test_a_log_that_is_cut_off_is_shown_up_to_there(cut: int, said: str, directo
     assert (shown.code, shown.out) == (1, whole.out[:3])
     (line,) = shown.err
     assert line.startswith(f"leadline: {path}: at byte {second}: ")
-    assert said in line
+    assert message in line
 
 
 @pytest.mark.parametrize(
-    ("position", "data", "said"),
+    ("position", "data", "message"),
     [
         (16, b"\x01", "message format 1 (from before Kafka 0.11) is not supported"),
         (16, b"\x09", "not a record batch: magic 9"),
@@ -198,13 +198,13 @@ def test_a_log_that_is_cut_off_is_shown_up_to_there(cut: int, said: str, directo
     ],
 )
 def test_a_batch_that_makes_no_sense_is_named(
-    position: int, data: bytes, said: str, directory: Path, dump: Shown
+    position: int, data: bytes, message: str, directory: Path, dump: Shown
 ) -> None:
     path = first_segment(directory, ".log")
     corrupt(path, position, data)
     shown = dump(path)
     assert shown.code == 1
-    assert any(line.startswith(f"leadline: {path}: at byte 0: ") and said in line for line in shown.err)
+    assert any(line.startswith(f"leadline: {path}: at byte 0: ") and message in line for line in shown.err)
 
 
 def test_zeros_behind_the_last_batch_are_said_to_be_zeros(directory: Path, dump: Shown) -> None:
@@ -266,7 +266,7 @@ def test_a_snapshot_whose_crc_is_wrong_is_refused(directory: Path, dump: Shown) 
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "shown", "said"),
+    ("name", "text", "shown", "message"),
     [
         ("leader-epoch-checkpoint", "0\n2\n0 0\n1 x\n", ["epoch: 0 startOffset: 0"], "at byte 8: expected epoch start"),
         ("leader-epoch-checkpoint", "1\n0\n", [], "at byte 0: version '1', expected 0"),
@@ -282,14 +282,14 @@ def test_a_snapshot_whose_crc_is_wrong_is_refused(directory: Path, dump: Shown) 
     ],
 )
 def test_a_text_file_is_shown_up_to_the_line_that_makes_no_sense(
-    name: str, text: str, shown: list[str], said: str, tmp_path: Path, dump: Shown
+    name: str, text: str, shown: list[str], message: str, tmp_path: Path, dump: Shown
 ) -> None:
     path = tmp_path / name
     path.write_text(text)
-    found = dump(path)
-    assert (found.code, found.out) == (1, [f"Dumping {path}", *shown])
-    (line,) = found.err
-    assert line.startswith(f"leadline: {path}: {said}")
+    output = dump(path)
+    assert (output.code, output.out) == (1, [f"Dumping {path}", *shown])
+    (line,) = output.err
+    assert line.startswith(f"leadline: {path}: {message}")
 
 
 def test_a_foreign_file_or_none_is_refused_and_the_next_is_shown(directory: Path, tmp_path: Path, dump: Shown) -> None:

@@ -25,7 +25,7 @@ def election(epoch: int, leader: int, *isr: int, at_ms: int, unclean: bool = Fal
     return {"at_ms": at_ms, "epoch": epoch, "leader": leader, "isr": list(isr), "log_end": 0, "unclean": unclean}
 
 
-def told(broker: int, log_end: int, **others: Any) -> dict[str, Any]:
+def report(broker: int, log_end: int, **others: Any) -> dict[str, Any]:
     history = {"elections": [], "isr_changes": [], "truncations": []} | others.pop("history", {})
     return {
         "broker": broker,
@@ -45,7 +45,7 @@ def follower(id: int, fetched_ms: int, caught_up_ms: int) -> dict[str, int]:
     return {"id": id, "log_end": 8, "fetched_ms": fetched_ms, "caught_up_ms": caught_up_ms}
 
 
-LEADER = told(
+LEADER = report(
     2,
     10,
     leads={
@@ -62,46 +62,49 @@ LEADER = told(
 TRUNCATED = {"at_ms": NOW_MS - 4000, "epoch": 2, "leader": 2, "log_end": 7, "to_offset": 5, "warning": None}
 
 
-def seen(*replicas: dict[str, Any], leader: int | None = 2, **others: Any) -> PartitionReports:
+def reports(*replicas: dict[str, Any], leader: int | None = 2, **others: Any) -> PartitionReports:
     return PartitionReports(
-        TP, leader, [1, 2, 3], [2, 1], {each["broker"]: each for each in replicas}, **({"silent": {}} | others)
+        TP, leader, [1, 2, 3], [2, 1], {replica["broker"]: replica for replica in replicas}, **({"silent": {}} | others)
     )
 
 
-def states(found: PartitionExplanation) -> dict[int, str]:
-    return {each.id: each.state for each in found.statuses}
+def states(explanation: PartitionExplanation) -> dict[int, str]:
+    return {status.id: status.state for status in explanation.statuses}
 
 
 def test_each_replica_is_shown_as_it_is_and_as_its_leader_knows_it() -> None:
-    found = explain_partition(seen(LEADER, told(1, 10), told(3, 4)))
-    assert [(each.id, each.is_leader, each.in_sync, each.log_end, each.lag) for each in found.statuses] == [
+    explanation = explain_partition(reports(LEADER, report(1, 10), report(3, 4)))
+    assert [
+        (status.id, status.is_leader, status.in_sync, status.log_end, status.lag) for status in explanation.statuses
+    ] == [
         (1, False, True, 10, 0),
         (2, True, True, 10, 0),
         (3, False, False, 4, 6),
     ]
-    assert states(found) == {1: "fetched 40 ms ago", 2: "leads", 3: "fetched 50 ms ago, caught up 1 min 30 s ago"}
+    assert states(explanation) == {1: "fetched 40 ms ago", 2: "leads", 3: "fetched 50 ms ago, caught up 1 min 30 s ago"}
 
 
 def test_who_does_not_copy_says_why() -> None:
-    failed = told(1, 10, follows={"state": "FAILED", "offset": 10, "why": "leader epoch 1 is over"})
-    found = explain_partition(seen(LEADER, failed, silent={3: "its broker is away"}))
-    assert states(found) == {1: "failed: leader epoch 1 is over", 2: "leads", 3: "its broker is away"}
-    assert found.statuses[2].log_end is None
+    failed = report(1, 10, follows={"state": "FAILED", "offset": 10, "why": "leader epoch 1 is over"})
+    explanation = explain_partition(reports(LEADER, failed, silent={3: "its broker is away"}))
+    assert states(explanation) == {1: "failed: leader epoch 1 is over", 2: "leads", 3: "its broker is away"}
+    assert explanation.statuses[2].log_end is None
     assert (
-        states(explain_partition(seen(told(1, 10), told(3, 4, follows=None), leader=None)))[3] == "waits for a leader"
+        states(explain_partition(reports(report(1, 10), report(3, 4, follows=None), leader=None)))[3]
+        == "waits for a leader"
     )
 
 
 def test_a_leader_that_asks_for_another_isr_says_so() -> None:
     asks = LEADER | {"leads": LEADER["leads"] | {"asked_isr": [2]}}
-    assert states(explain_partition(seen(asks)))[2] == "leads, has requested 2 as in-sync replicas"
+    assert states(explain_partition(reports(asks)))[2] == "leads, has requested 2 as in-sync replicas"
 
 
 def test_epochs_are_told_with_who_led_and_since_when_as_far_as_anybody_heard() -> None:
-    earlier = told(1, 10, history={"elections": [election(1, -1, 2, at_ms=NOW_MS - 8000)]})
-    later = told(3, 10, history={"elections": [election(2, 2, 2, 3, at_ms=NOW_MS - 6000)]})
-    found = explain_partition(seen(LEADER, earlier, later))
-    assert [(each.epoch, each.start_offset, each.leader, each.since_ms) for each in found.epochs] == [
+    earlier = report(1, 10, history={"elections": [election(1, -1, 2, at_ms=NOW_MS - 8000)]})
+    later = report(3, 10, history={"elections": [election(2, 2, 2, 3, at_ms=NOW_MS - 6000)]})
+    explanation = explain_partition(reports(LEADER, earlier, later))
+    assert [(epoch.epoch, epoch.start_offset, epoch.leader, epoch.since_ms) for epoch in explanation.epochs] == [
         (2, 5, 2, NOW_MS - 7000),
         (1, None, -1, NOW_MS - 8000),
         (0, 0, 1, NOW_MS - 9000),
@@ -109,8 +112,8 @@ def test_epochs_are_told_with_who_led_and_since_when_as_far_as_anybody_heard() -
 
 
 def test_what_happened_is_told_newest_first_whoever_saw_it() -> None:
-    found = explain_partition(seen(LEADER, told(1, 10, history={"truncations": [TRUNCATED]})))
-    assert [each.what for each in found.events] == [
+    explanation = explain_partition(reports(LEADER, report(1, 10, history={"truncations": [TRUNCATED]})))
+    assert [event.what for event in explanation.events] == [
         "in sync 2,1,3 instead of 2,3: 1 is back",
         "broker 1 truncated 2 records, from 7 back to 5, to follow broker 2 in epoch 2",
         "broker 2 leads: epoch 2, in sync 2,3, without 1",
@@ -121,24 +124,24 @@ def test_what_happened_is_told_newest_first_whoever_saw_it() -> None:
 def test_the_loss_of_what_was_safe_stands_out() -> None:
     lost = TRUNCATED | {"warning": "records from 5 on go, below the high watermark 7"}
     anew = TRUNCATED | {"to_offset": 90, "warning": "all records go"}
-    found = explain_partition(seen(told(1, 10, history={"truncations": [lost, anew]})))
-    assert [each.is_bad for each in found.events] == [True, True]
-    assert "dropped all its records below 7 and starts at 90" in found.events[1].what
+    explanation = explain_partition(reports(report(1, 10, history={"truncations": [lost, anew]})))
+    assert [event.is_bad for event in explanation.events] == [True, True]
+    assert "dropped all its records below 7 and starts at 90" in explanation.events[1].what
 
 
 def test_an_unclean_election_stands_out() -> None:
     elections = [election(3, 1, 1, at_ms=NOW_MS, unclean=True)]
-    (event,) = explain_partition(seen(told(1, 10, history={"elections": elections}))).events
+    (event,) = explain_partition(reports(report(1, 10, history={"elections": elections}))).events
     assert event.is_bad
     assert event.what.endswith("without 2,3; unclean: it was not in sync, and the records that it lacks are lost")
 
 
 def test_a_person_reads_it_top_down() -> None:
     held = OpenTransaction(TP, producer_id=7, epoch=0, coordinator_epoch=0, start_offset=6, last_ms=NOW_MS - 1000)
-    found = explain_partition(
-        seen(LEADER, told(1, 10), silent={3: "its broker is away"}, blocked=BlockedPartition(TP, 6, 8, (held,)))
+    explanation = explain_partition(
+        reports(LEADER, report(1, 10), silent={3: "its broker is away"}, blocked=BlockedPartition(TP, 6, 8, (held,)))
     )
-    lines = lines_of(found, {}, NOW_MS, Paint(io.StringIO()))
+    lines = lines_of(explanation, {}, NOW_MS, Paint(io.StringIO()))
     assert lines[:6] == [
         "orders-0",
         f"  leader           broker 2, epoch 2, since {moment_text(NOW_MS - 7000)} (7 s ago)",
@@ -153,41 +156,49 @@ def test_a_person_reads_it_top_down() -> None:
 
 def test_of_a_long_history_the_newest_is_shown_and_the_rest_counted() -> None:
     elections = [election(n, 2, 2, at_ms=NOW_MS - 100 + n) for n in range(5)]
-    found = explain_partition(seen(told(2, 10, history={"elections": elections})))
-    lines = lines_of(found, {}, NOW_MS, Paint(io.StringIO()), shown=2)
+    explanation = explain_partition(reports(report(2, 10, history={"elections": elections})))
+    lines = lines_of(explanation, {}, NOW_MS, Paint(io.StringIO()), shown=2)
     assert lines.count("and 3 older ones: --json prints all") == 2
 
 
 def test_brokers_that_keep_no_history_are_said_to() -> None:
     copies = {2: ReplicaStatus(2, True, True, high_watermark=8, lag=0, size_bytes=10, state="leads")}
-    found = explain_partition(
-        seen(statuses=copies, epoch_starts=[(0, 0), (3, 6)], blocked=BlockedPartition(TP, 8, 8, ()))
+    explanation = explain_partition(
+        reports(statuses=copies, epoch_starts=[(0, 0), (3, 6)], blocked=BlockedPartition(TP, 8, 8, ()))
     )
-    assert [(each.epoch, each.start_offset, each.leader) for each in found.epochs] == [(3, 6, None), (0, 0, None)]
-    assert (found.statuses[1], found.statuses[0].state) == (copies[2], "unknown")
-    lines = lines_of(found, {}, NOW_MS, Paint(io.StringIO()))
+    assert [(epoch.epoch, epoch.start_offset, epoch.leader) for epoch in explanation.epochs] == [
+        (3, 6, None),
+        (0, 0, None),
+    ]
+    assert (explanation.statuses[1], explanation.statuses[0].state) == (copies[2], "unknown")
+    lines = lines_of(explanation, {}, NOW_MS, Paint(io.StringIO()))
     assert (lines[1], lines[-1]) == ("  leader     broker 2, epoch 3", NO_HISTORY)
 
 
 def test_beside_brokers_that_tell_others_are_shown_as_far_as_they_tell() -> None:
     other = ReplicaStatus(2, True, True, high_watermark=8, lag=0, size_bytes=10, state="leads")
-    found = explain_partition(seen(told(1, 10), told(3, 9), statuses={2: other}))
-    assert (found.statuses[1], found.has_history) == (other, True)
-    assert [(each.log_end, each.lag, each.state) for each in found.statuses[::2]] == [
+    explanation = explain_partition(reports(report(1, 10), report(3, 9), statuses={2: other}))
+    assert (explanation.statuses[1], explanation.has_history) == (other, True)
+    assert [(status.log_end, status.lag, status.state) for status in explanation.statuses[::2]] == [
         (10, None, "follows"),
         (9, None, "follows"),
     ]
-    assert [each.epoch for each in found.epochs] == [2, 0]
+    assert [epoch.epoch for epoch in explanation.epochs] == [2, 0]
 
 
 def test_a_partition_that_nobody_leads() -> None:
-    lines = lines_of(explain_partition(seen(leader=None)), {}, NOW_MS, Paint(io.StringIO()))
+    lines = lines_of(explain_partition(reports(leader=None)), {}, NOW_MS, Paint(io.StringIO()))
     assert lines[1] == "  leader    none"
 
 
 def test_it_is_all_in_the_json() -> None:
-    found: Any = as_json(explain_partition(seen(LEADER, told(1, 10, history={"truncations": [TRUNCATED]}))))
-    assert (found["topic"], found["partition"], found["leader"], found["historyKept"]) == ("orders", 0, 2, True)
-    assert found["epochs"][0] == {"epoch": 2, "startOffset": 5, "leader": 2, "sinceMs": NOW_MS - 7000}
-    assert found["copies"][1]["logEnd"] == 10
-    assert found["events"][1]["atMs"] == NOW_MS - 4000
+    explanation: Any = as_json(explain_partition(reports(LEADER, report(1, 10, history={"truncations": [TRUNCATED]}))))
+    assert (explanation["topic"], explanation["partition"], explanation["leader"], explanation["historyKept"]) == (
+        "orders",
+        0,
+        2,
+        True,
+    )
+    assert explanation["epochs"][0] == {"epoch": 2, "startOffset": 5, "leader": 2, "sinceMs": NOW_MS - 7000}
+    assert explanation["copies"][1]["logEnd"] == 10
+    assert explanation["events"][1]["atMs"] == NOW_MS - 4000

@@ -16,8 +16,8 @@ PLAIN = Paint(io.StringIO())
 
 
 def member(n: int, *partitions: int, instance: str | None = None) -> MemberDescription:
-    given = [Partition("orders", partition) for partition in partitions]
-    return MemberDescription(f"reader-{n}-id", f"reader-{n}", "/127.0.0.1", instance, given, b"")
+    assigned = [Partition("orders", partition) for partition in partitions]
+    return MemberDescription(f"reader-{n}-id", f"reader-{n}", "/127.0.0.1", instance, assigned, b"")
 
 
 def group(*members: MemberDescription, state: str = "Stable", kind: str = "consumer") -> GroupDescription:
@@ -26,7 +26,7 @@ def group(*members: MemberDescription, state: str = "Stable", kind: str = "consu
 
 BROKERS = {1: ServerAddress("here", 9092)}
 READER = member(0, 0, 1)
-FOUND = [
+PROGRESS = [
     GroupProgress(Partition("orders", 0), PartitionOffset(40, 0, "m"), 60, READER),
     GroupProgress(Partition("orders", 1), None, 60, READER),
     GroupProgress(Partition("users", 3), PartitionOffset(7), None, None),
@@ -35,7 +35,7 @@ FOUND = [
 
 
 def test_progress_is_told_with_lag_owner_and_total() -> None:
-    assert progress_rows(FOUND) == [
+    assert progress_rows(PROGRESS) == [
         ["orders", "0", "40", "60", "20", "reader-0-id"],
         ["orders", "1", "-", "60", "-", "reader-0-id"],
         ["users", "3", "7", "-", "-", "-"],
@@ -64,8 +64,8 @@ def test_a_description_says_when_there_is_nothing_to_tell(capsys: pytest.Capture
 
 
 def test_a_program_gets_all_of_a_group() -> None:
-    found = description_json(group(READER), BROKERS, FOUND[:1], [])
-    assert found == {
+    description = description_json(group(READER), BROKERS, PROGRESS[:1], [])
+    assert description == {
         "group": "billing",
         "state": "Stable",
         "protocolType": "consumer",

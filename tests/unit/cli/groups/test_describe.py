@@ -29,9 +29,9 @@ def join(broker: RunningBroker, group: str, protocol_type: str, assignment: byte
     request.member_id = connection.ask(JoinGroupResponse, request, JOIN).member_id
     joined = connection.ask(JoinGroupResponse, request, JOIN)
     assert joined.error_code == 0
-    given = SyncGroupRequest.SyncGroupRequestAssignment(member_id=joined.member_id, assignment=assignment)
+    own_assignment = SyncGroupRequest.SyncGroupRequestAssignment(member_id=joined.member_id, assignment=assignment)
     sync = SyncGroupRequest(
-        group_id=group, generation_id=joined.generation_id, member_id=joined.member_id, assignments=[given]
+        group_id=group, generation_id=joined.generation_id, member_id=joined.member_id, assignments=[own_assignment]
     )
     assert connection.ask(SyncGroupResponse, sync, SYNC).error_code == 0
     return connection
@@ -40,11 +40,11 @@ def join(broker: RunningBroker, group: str, protocol_type: str, assignment: byte
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     folder: Path = tmp_path_factory.mktemp("broker")
-    with started(folder / "data", group_initial_rebalance_delay_ms=0) as found:
-        leadline(found, "topics", "create", "read")
-        leadline(found, "consume", "read", "--from-beginning", "--to-end", "--group", "billing")
-        members = [join(found, f"{kind}-cluster", kind, given) for kind, given in ASSIGNMENTS.items()]
-        yield found
+    with started(folder / "data", group_initial_rebalance_delay_ms=0) as running:
+        leadline(running, "topics", "create", "read")
+        leadline(running, "consume", "read", "--from-beginning", "--to-end", "--group", "billing")
+        members = [join(running, f"{kind}-cluster", kind, assignment) for kind, assignment in ASSIGNMENTS.items()]
+        yield running
         for member in members:
             member.socket.close()
 
@@ -56,12 +56,12 @@ def test_groups_of_all_protocol_types_are_listed_with_their_type(broker: Running
         ["connect-cluster", "Stable", "connect"],
         ["sr-cluster", "Stable", "sr"],
     ]
-    found = [json.loads(line) for line in lines(broker, "groups", "list", "--state", "Stable", "--json")]
-    assert [(each["group"], each["protocolType"]) for each in found] == [
+    groups = [json.loads(line) for line in lines(broker, "groups", "list", "--state", "Stable", "--json")]
+    assert [(group["group"], group["protocolType"]) for group in groups] == [
         ("connect-cluster", "connect"),
         ("sr-cluster", "sr"),
     ]
-    assert found[0]["coordinator"] == {"id": 1001, "host": "localhost", "port": broker.port}
+    assert groups[0]["coordinator"] == {"id": 1001, "host": "localhost", "port": broker.port}
 
 
 def test_a_group_of_another_protocol_type_is_described(broker: RunningBroker) -> None:
@@ -71,19 +71,19 @@ def test_a_group_of_another_protocol_type_is_described(broker: RunningBroker) ->
     assert "connect-1" in member
     assert member.endswith("14 B of its protocol")
     assert lines(broker, "groups", "describe", "sr-cluster")[3].endswith('{"error":0,"master":"sr-1"}')
-    found = [json.loads(line) for line in lines(broker, "groups", "describe", "--json")]
-    assert [each["protocolType"] for each in found] == ["consumer", "connect", "sr"]
+    groups = [json.loads(line) for line in lines(broker, "groups", "describe", "--json")]
+    assert [group["protocolType"] for group in groups] == ["consumer", "connect", "sr"]
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         ("describe conect-cluster", "there is no group conect-cluster (did you mean connect-cluster?)"),
         ("delete connect-cluster", "group connect-cluster is active and cannot be deleted until its members stop"),
         ("reset-offsets sr-cluster --topic read --to-latest", "group sr-cluster is active and cannot be reset"),
     ],
 )
-def test_what_cannot_be_done_with_a_group_is_one_line(broker: RunningBroker, call: str, said: str) -> None:
+def test_what_cannot_be_done_with_a_group_is_one_line(broker: RunningBroker, call: str, message: str) -> None:
     _, err = leadline(broker, "groups", *call.split(), code=1)
     (line,) = err.splitlines()
-    assert line.startswith(f"leadline: {said}")
+    assert line.startswith(f"leadline: {message}")

@@ -20,13 +20,13 @@ LEFT = RebalanceCause(
 def rebalance(
     *causes: RebalanceCause, took_ms: int | None = 1500, outcome: RebalanceOutcome = RebalanceOutcome.STABLE
 ) -> Rebalance:
-    found = Rebalance(BEGAN_MS, "Stable", 3, 1)
+    event = Rebalance(BEGAN_MS, "Stable", 3, 1)
     for cause in causes:
-        found.add(cause)
+        event.add(cause)
     if took_ms is not None:
-        found.ended_ms, found.outcome = BEGAN_MS + took_ms, outcome
-        found.generation_after, found.members_after = 4, 2
-    return found
+        event.ended_ms, event.outcome = BEGAN_MS + took_ms, outcome
+        event.generation_after, event.members_after = 4, 2
+    return event
 
 
 def test_a_rebalance_says_when_how_long_who_and_why() -> None:

@@ -60,7 +60,7 @@ def test_a_file_has_lines_of_topic_partition_and_offset(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "no line of topic,partition,offset"),
         ("orders,0,1\norders,0\n", "line 2: expected topic,partition,offset, not 'orders,0'"),
@@ -68,16 +68,16 @@ def test_a_file_has_lines_of_topic_partition_and_offset(tmp_path: Path) -> None:
         ("orders,0,1\norders,0,2\n", "line 2: orders-0 is there twice"),
     ],
 )
-def test_a_file_with_anything_else_is_refused_as_a_whole(text: str, said: str, tmp_path: Path) -> None:
+def test_a_file_with_anything_else_is_refused_as_a_whole(text: str, message: str, tmp_path: Path) -> None:
     file = tmp_path / "offsets.csv"
     file.write_text(text)
-    with pytest.raises(Failure, match=said):
+    with pytest.raises(Failure, match=message):
         offsets_in(file)
 
 
 def test_where_it_is_too_late_for_an_undo_is_told() -> None:
-    found = ResetUndo(THEN_MS, [], {ORDERS: PartitionOffset(9), USERS: None})
-    assert too_late_lines(found) == [
+    reset_undo = ResetUndo(THEN_MS, [], {ORDERS: PartitionOffset(9), USERS: None})
+    assert too_late_lines(reset_undo) == [
         "too late for orders-0: the group has committed 9 there since",
         "too late for users-3: nothing is committed there",
     ]

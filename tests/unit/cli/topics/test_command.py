@@ -16,8 +16,8 @@ from tests.support.commands import COMMAND_S, LEADLINE, leadline, lines
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     folder: Path = tmp_path_factory.mktemp("broker")
-    with started(folder / "data") as found:
-        yield found
+    with started(folder / "data") as running:
+        yield running
 
 
 def on_a_terminal(broker: RunningBroker, answer: str, *arguments: str) -> tuple[int, str]:
@@ -36,10 +36,10 @@ def on_a_terminal(broker: RunningBroker, answer: str, *arguments: str) -> tuple[
 
 def test_a_topic_is_deleted_on_a_terminal_once_a_person_agrees(broker: RunningBroker) -> None:
     leadline(broker, "topics", "create", "dear", "--partitions", "2")
-    code, said = on_a_terminal(broker, "n", "topics", "delete", "dear")
+    code, output = on_a_terminal(broker, "n", "topics", "delete", "dear")
     assert code == 1
-    assert "Delete topic dear with all records of its 2 partitions? [y/N] " in said
-    assert said.endswith("leadline: topic dear was not deleted\n")
+    assert "Delete topic dear with all records of its 2 partitions? [y/N] " in output
+    assert output.endswith("leadline: topic dear was not deleted\n")
     assert lines(broker, "topics", "list") == ["dear"]
     assert on_a_terminal(broker, "y", "topics", "delete", "dear")[0] == 0
     assert lines(broker, "topics", "list") == []

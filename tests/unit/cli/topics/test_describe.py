@@ -34,7 +34,7 @@ TOPIC = TopicDescription(
 def test_a_topic_is_described_as_kafka_describes_it() -> None:
     paint, partitions = Paint(io.StringIO()), partitions_of(TOPIC, {})
     head = head_of(TOPIC, partitions, {"a": "1", "b": "x,y"}, paint)
-    first, second = (line_of("orders", each, paint) for each in partitions)
+    first, second = (line_of("orders", partition, paint) for partition in partitions)
     assert head == (
         "Topic: orders\tTopicId: AAAAAAAAAAEAAAAAAAAAAg\tPartitionCount: 2\tReplicationFactor: 2\tConfigs: a=1,b=x,y"
     )
@@ -52,8 +52,8 @@ def test_what_moves_to_other_brokers_is_not_counted_as_a_copy_yet() -> None:
         "Elr: N/A",
         "LastKnownElr: N/A",
     ]
-    found = json.loads(json.dumps(as_json(TOPIC, partitions_of(TOPIC, moving), {})))["partitions"][0]
-    assert (found["addingReplicas"], found["removingReplicas"]) == ([2], [1])
+    partition = json.loads(json.dumps(as_json(TOPIC, partitions_of(TOPIC, moving), {})))["partitions"][0]
+    assert (partition["addingReplicas"], partition["removingReplicas"]) == ([2], [1])
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_only_partitions_in_trouble_are_shown(name: str, shown: set[str]) -> Non
         "moving": PartitionDescription(5, 1, [1, 2, 3], [1, 2], OngoingReassignment([1, 2, 3], [3], [1])),
     }
     matches, cluster = FILTERS[name][1], FilterContext(alive={1, 2, 3}, min_isr=2)
-    assert {what for what, each in partitions.items() if matches(each, cluster)} == shown
+    assert {what for what, partition in partitions.items() if matches(partition, cluster)} == shown
 
 
 def test_an_id_is_written_with_the_characters_that_urls_allow() -> None:
@@ -96,11 +96,11 @@ def test_a_topic_in_json_has_all_fields() -> None:
 
 
 def test_settings_come_in_the_order_of_a_java_hash_map() -> None:
-    given = """
+    keys = """
         compression.type leader.replication.throttled.replicas remote.storage.enable message.downconversion.enable
         min.insync.replicas segment.jitter.ms local.retention.ms cleanup.policy flush.ms
         follower.replication.throttled.replicas compression.lz4.level segment.bytes
     """.split()
     of_java_17 = [0, 6, 7, 1, 8, 2, 9, 10, 3, 4, 5, 11]
-    assert java_order(given) == [given[n] for n in of_java_17]
+    assert java_order(keys) == [keys[n] for n in of_java_17]
     assert java_order([]) == []

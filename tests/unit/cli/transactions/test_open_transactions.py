@@ -19,30 +19,30 @@ def opened(start: int = 42, producer: int = 7, age_ms: int = MINUTE_MS, coordina
     return OpenTransaction(ORDERS, producer, 2, coordinator_epoch, start, NOW_MS - age_ms)
 
 
-def known(*partitions: TopicPartition, state: str = "Ongoing") -> TransactionDescription:
+def described(*partitions: TopicPartition, state: str = "Ongoing") -> TransactionDescription:
     return TransactionDescription("shop", 1, state, 7, 2, MINUTE_MS, NOW_MS, frozenset(partitions))
 
 
 @pytest.mark.parametrize(
-    ("transaction", "said"),
+    ("transaction", "expected"),
     [
         (None, True),
-        (known(), True),
-        (known(USERS), True),
-        (known(ORDERS, USERS), False),
-        (known(ORDERS, state="PrepareCommit"), False),
+        (described(), True),
+        (described(USERS), True),
+        (described(ORDERS, USERS), False),
+        (described(ORDERS, state="PrepareCommit"), False),
     ],
 )
 def test_one_hangs_where_no_coordinator_is_going_to_write_a_marker(
-    transaction: TransactionDescription | None, said: bool
+    transaction: TransactionDescription | None, expected: bool
 ) -> None:
-    assert hangs(opened(), transaction) is said
+    assert hangs(opened(), transaction) is expected
 
 
 def test_only_what_is_older_than_a_transaction_may_become_counts_as_hanging() -> None:
     young, old = opened(1, producer=8, age_ms=15 * MINUTE_MS), opened(2, producer=9, age_ms=15 * MINUTE_MS + 1)
     fine = opened(3, producer=7, age_ms=99 * MINUTE_MS)
-    assert hanging([young, old, fine], {7: known(ORDERS)}, NOW_MS, 15 * MINUTE_MS) == [old]
+    assert hanging([young, old, fine], {7: described(ORDERS)}, NOW_MS, 15 * MINUTE_MS) == [old]
 
 
 def test_a_marker_of_hand_has_a_coordinator_epoch_that_every_leader_takes() -> None:

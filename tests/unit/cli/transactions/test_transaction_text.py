@@ -38,7 +38,7 @@ def shop(
 
 
 @pytest.mark.parametrize(
-    ("found", "state", "started"),
+    ("transaction", "state", "started"),
     [
         (shop("Ongoing", ORDERS), "Ongoing", f"{moment_text(THEN_MS)}, 3 min 20 s ago"),
         (
@@ -49,16 +49,16 @@ def shop(
         (shop("Empty", started_ms=None), "Empty", "none yet"),
     ],
 )
-def test_a_transaction_is_told_with_its_age(found: TransactionDescription, state: str, started: str) -> None:
-    assert transaction_lines(found, NOW_MS, PLAIN) == [
+def test_a_transaction_is_told_with_its_age(transaction: TransactionDescription, state: str, started: str) -> None:
+    assert transaction_lines(transaction, NOW_MS, PLAIN) == [
         f"shop-1: {state}",
         "  producer     4001, epoch 3",
         "  coordinator  broker 1",
         "  time-out     1 min",
         f"  started      {started}",
-        f"  partitions   {'orders:0' if found.partitions else 'none'}",
+        f"  partitions   {'orders:0' if transaction.partitions else 'none'}",
     ]
-    assert transaction_json(found)["state"] == state  # type: ignore[index, call-overload]
+    assert transaction_json(transaction)["state"] == state  # type: ignore[index, call-overload]
 
 
 def test_what_blocks_a_partition_is_told_with_who_since_when_and_how_it_ends() -> None:
@@ -77,7 +77,7 @@ def test_what_blocks_a_partition_is_told_with_who_since_when_and_how_it_ends() -
 
 
 @pytest.mark.parametrize(
-    ("known", "said"),
+    ("transaction", "text"),
     [
         (None, "it hangs and does not end by itself: leadline transactions abort orders:0 --start-offset 42"),
         (
@@ -87,12 +87,12 @@ def test_what_blocks_a_partition_is_told_with_who_since_when_and_how_it_ends() -
         (shop("PrepareCommit", ORDERS), "broker 1 is about to write its marker"),
     ],
 )
-def test_how_an_open_transaction_ends(known: TransactionDescription | None, said: str) -> None:
-    assert ending_text(HELD, known) == said
+def test_how_an_open_transaction_ends(transaction: TransactionDescription | None, text: str) -> None:
+    assert ending_text(HELD, transaction) == text
 
 
 @pytest.mark.parametrize(
-    ("blocked", "said"),
+    ("blocked", "lines"),
     [
         (
             BlockedPartition(ORDERS, 60, 60, ()),
@@ -109,8 +109,8 @@ def test_how_an_open_transaction_ends(known: TransactionDescription | None, said
         ),
     ],
 )
-def test_a_partition_that_no_transaction_blocks(blocked: BlockedPartition, said: list[str]) -> None:
-    assert blocked_lines(blocked, {}, NOW_MS, PLAIN) == said
+def test_a_partition_that_no_transaction_blocks(blocked: BlockedPartition, lines: list[str]) -> None:
+    assert blocked_lines(blocked, {}, NOW_MS, PLAIN) == lines
 
 
 def test_a_program_gets_every_open_transaction_of_a_partition() -> None:

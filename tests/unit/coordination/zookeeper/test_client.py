@@ -61,12 +61,12 @@ async def through_to(tree: ZooKeeperTree) -> None:
 
 async def told_of(tree: ZooKeeperTree, path: str, change: Change) -> None:
     """Until a change that is about to come, or has come already, was told."""
-    told = asyncio.Event()
-    await tree.watch(path, lambda event: told.set() if event.change is change else None)
+    changed = asyncio.Event()
+    await tree.watch(path, lambda event: changed.set() if event.change is change else None)
     if (await tree.exists(path)) is (change is Change.CREATED):
         return
     async with asyncio.timeout(WAIT_S):
-        await told.wait()
+        await changed.wait()
 
 
 def test_what_is_created_in_a_multi_has_the_id_of_its_transaction(run: Run, in_zookeeper: InZooKeeper) -> None:
@@ -210,15 +210,15 @@ def test_what_is_asked_again_comes_before_what_was_asked_after_it(
 def test_a_break_shorter_than_the_session_is_only_a_wait(
     run: Run, server: ZooKeeper, in_zookeeper: InZooKeeper
 ) -> None:
-    told: list[Event] = []
+    events: list[Event] = []
 
     async def scenario() -> None:
         async with proxy_to(server.port) as proxy:
             tree, other = await through(proxy, in_zookeeper), await in_zookeeper.open()
             states, session = states_of(tree), tree.session
             await tree.create("/mine", ephemeral=True)
-            await tree.watch("/news", told.append)
-            await tree.watch_children("/", told.append)
+            await tree.watch("/news", events.append)
+            await tree.watch_children("/", events.append)
             proxy.cut()
             assert await next_of(states) is SUSPENDED
             waiting = asyncio.gather(tree.get("/news"), tree.create("/late"), tree.children("/"))
@@ -230,11 +230,11 @@ def test_a_break_shorter_than_the_session_is_only_a_wait(
             assert (news.data, late.path, names) == (b"1", "/late", ["late", "mine", "news"])
             assert tree.session == session
             await tree.exists("/")  # goes behind the watch that /late has used up, and that is set again
-            told.clear()
+            events.clear()
             await other.set("/news", b"2")
             await other.delete("/late")
             assert (await tree.children("/")) == ["mine", "news"]
-            assert told == [Event(Change.SET, "/news"), Event(Change.CHILDREN, "/")]
+            assert events == [Event(Change.SET, "/news"), Event(Change.CHILDREN, "/")]
             await tree.close()
             await other.close()
 
@@ -244,7 +244,7 @@ def test_a_break_shorter_than_the_session_is_only_a_wait(
 def test_a_break_longer_than_the_session_ends_it_and_begins_another(
     run: Run, server: ZooKeeper, in_zookeeper: InZooKeeper
 ) -> None:
-    told: list[Event] = []
+    events: list[Event] = []
 
     async def scenario() -> None:
         async with proxy_to(server.port) as proxy:
@@ -254,7 +254,7 @@ def test_a_break_longer_than_the_session_ends_it_and_begins_another(
             )
             states, session = states_of(tree), tree.session
             await tree.create("/mine", ephemeral=True)
-            await tree.watch("/mine", told.append)
+            await tree.watch("/mine", events.append)
             proxy.cut()
             assert await next_of(states) is SUSPENDED
             waiting = asyncio.gather(tree.get("/mine"), tree.create("/late"), return_exceptions=True)
@@ -267,9 +267,9 @@ def test_a_break_longer_than_the_session_ends_it_and_begins_another(
             assert await next_of(states) is CONNECTED
             assert [type(result) for result in await waiting] == [SessionExpired, SessionExpired]
             assert tree.session not in (session, 0)
-            assert told == []
+            assert events == []
             await tree.create("/mine", ephemeral=True)
-            assert told == [Event(Change.CREATED, "/mine")]
+            assert events == [Event(Change.CREATED, "/mine")]
             node = await other.get("/mine")
             assert node is not None
             assert node.owner == tree.session
@@ -394,7 +394,7 @@ class Storm:
         self.tree, self.other, self.proxy, self.chance = tree, other, proxy, random.Random(seed)
         self.created: dict[str, int] = {}  # what was acknowledged, by path: its czxid
         self.calm = asyncio.Event()
-        self.known: list[str] | None = None  # of the children, to one who looks again when told
+        self.children: list[str] | None = None  # as read after the last change
         self.looking: set[asyncio.Task[None]] = set()
 
     async def work(self, worker: int) -> None:
@@ -432,7 +432,7 @@ class Storm:
 
     async def look_again(self) -> None:
         with suppress(SessionExpired):
-            self.known = await self.tree.children("/")
+            self.children = await self.tree.children("/")
 
 
 def test_in_a_storm_every_call_ends_and_what_was_acknowledged_is_there(
@@ -452,7 +452,7 @@ def test_in_a_storm_every_call_ends_and_what_was_acknowledged_is_there(
                 await through_to(tree)
                 while storm.looking:
                     await asyncio.wait(storm.looking)
-            assert storm.known == await other.children("/")
+            assert storm.children == await other.children("/")
             assert len(storm.created) > 50
             nodes = await asyncio.gather(*map(other.get, storm.created))
             assert [node and (node.czxid, node.version) for node in nodes] == [

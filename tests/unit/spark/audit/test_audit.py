@@ -31,14 +31,14 @@ ROUNDS = 6 * int(os.environ.get("LEADLINE_FACTOR", "1"))
 
 
 def findings(paths: list[str], *, checksums: bool = True, unit_bytes: int = 1 << 30) -> list[Finding]:
-    logs, found = logs_of(paths)
+    logs, all_findings = logs_of(paths)
     for unit in units(logs, checksums=checksums, unit_bytes=unit_bytes):
-        found += audit_unit(unit).findings
-    return found
+        all_findings += audit_unit(unit).findings
+    return all_findings
 
 
-def told(found: list[Finding]) -> set[tuple[FindingKind, str, int]]:
-    return {one.place for one in found}
+def places(all_findings: list[Finding]) -> set[tuple[FindingKind, str, int]]:
+    return {one.place for one in all_findings}
 
 
 def fill(replicas: Replicas, batches: int = 120) -> None:
@@ -63,10 +63,10 @@ def fill(replicas: Replicas, batches: int = 120) -> None:
 @pytest.fixture
 def replicas(tmp_path: Path) -> Replicas:
     """Three copies, stopped."""
-    found = Replicas(tmp_path, count=3)
-    fill(found)
-    found.stop()
-    return found
+    filled = Replicas(tmp_path, count=3)
+    fill(filled)
+    filled.stop()
+    return filled
 
 
 @pytest.mark.parametrize("unit_bytes", [1, 20_000, 1 << 30])
@@ -249,8 +249,8 @@ def test_planted_damage_is_found_where_it_is(
         damaged = rnd.choice(dirs)
         kinds, path, position = plant(damaged / "orders-0", rnd)
         for some in [dirs] if plant is swap_the_bytes_of_a_batch else [dirs, [damaged]]:
-            found = told(findings([str(each) for each in some]))
-            assert any((kind, str(path), position) in found for kind in kinds), (path, position, found)
+            reported = places(findings([str(directory) for directory in some]))
+            assert any((kind, str(path), position) in reported for kind in kinds), (path, position, reported)
 
 
 # Compaction
@@ -312,9 +312,9 @@ def test_a_record_that_compaction_should_have_kept_is_missed(tmp_path: Path, los
     data = path.read_bytes()
     instead = b"" if loss == "the batch" else bytes(empty(header))
     path.write_bytes(data[:position] + instead + data[position + header.size :])
-    found = [one for one in findings(replicas.paths) if one.kind is FindingKind.MISSING]
-    assert {(one.path, one.offset) for one in found} == {(str(path), header.base_offset)}
-    assert "so is any newer record of its key" in found[0].text
+    missing = [one for one in findings(replicas.paths) if one.kind is FindingKind.MISSING]
+    assert {(one.path, one.offset) for one in missing} == {(str(path), header.base_offset)}
+    assert "so is any newer record of its key" in missing[0].text
 
 
 def test_a_record_that_differs_from_another_replicas_is_found(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ def test_a_record_that_differs_from_another_replicas_is_found(tmp_path: Path) ->
     data = bytearray(path.read_bytes()[position : position + header.size])
     data[-2] ^= 1
     write_at(path, position, with_right_crc(data))
-    assert (FindingKind.BYTES, str(path), position) in told(findings(replicas.paths))
+    assert (FindingKind.BYTES, str(path), position) in places(findings(replicas.paths))
 
 
 # What else may be wrong
@@ -342,18 +342,18 @@ def test_a_replica_that_diverged_is_told_by_its_epoch(tmp_path: Path) -> None:
     replicas.logs.append(lonely)
     replicas.stop()
     checkpoints.write_offsets(OsFiles(), str(replicas.dirs[1] / names.HIGH_WATERMARKS_FILE), {replicas.tp: end})
-    (found,) = findings(replicas.paths)
-    assert (found.kind, found.offset) == (FindingKind.EPOCH, end)
-    assert found.path.startswith(str(replicas.dirs[1]))
-    assert "epoch 1, not 2" in found.text
-    assert "it will be cut off there" in found.text
+    (finding,) = findings(replicas.paths)
+    assert (finding.kind, finding.offset) == (FindingKind.EPOCH, end)
+    assert finding.path.startswith(str(replicas.dirs[1]))
+    assert "epoch 1, not 2" in finding.text
+    assert "it will be cut off there" in finding.text
 
 
 def test_a_log_that_ends_below_its_own_high_watermark_has_lost_records(replicas: Replicas) -> None:
     end = replicas.leader.log_end
     checkpoints.write_offsets(OsFiles(), str(replicas.dirs[2] / names.HIGH_WATERMARKS_FILE), {replicas.tp: end + 1})
-    (found,) = findings(replicas.paths)
-    assert (found.kind, found.path) == (FindingKind.SHORT, str(max(replicas.folders[2].glob("*.log"))))
+    (finding,) = findings(replicas.paths)
+    assert (finding.kind, finding.path) == (FindingKind.SHORT, str(max(replicas.folders[2].glob("*.log"))))
 
 
 def test_replicas_of_topics_that_only_share_a_name_are_not_compared(tmp_path: Path) -> None:
@@ -364,8 +364,8 @@ def test_replicas_of_topics_that_only_share_a_name_are_not_compared(tmp_path: Pa
     replicas.append(batch(1))
     replicas.stop()
     swap_the_bytes_of_a_batch(replicas.folders[1], random.Random(SEED))
-    (found,) = findings(replicas.paths)
-    assert (found.kind, found.path) == (FindingKind.TOPIC, str(replicas.folders[1] / names.PARTITION_METADATA_FILE))
+    (finding,) = findings(replicas.paths)
+    assert (finding.kind, finding.path) == (FindingKind.TOPIC, str(replicas.folders[1] / names.PARTITION_METADATA_FILE))
 
 
 @pytest.mark.parametrize("name", [names.HIGH_WATERMARKS_FILE, f"orders-0/{names.EPOCHS_FILE}"])
@@ -435,6 +435,6 @@ def test_no_bytes_bring_an_audit_down(template: Path, tmp_path: Path, kind: str)
         for path in rnd.sample(files, rnd.randint(1, 6)):
             spoil(path, rnd)
         for checksums in (True, False):
-            for one in findings([str(each) for each in dirs if each.is_dir()], checksums=checksums):
+            for one in findings([str(directory) for directory in dirs if directory.is_dir()], checksums=checksums):
                 assert one.position >= 0
                 assert str(one)

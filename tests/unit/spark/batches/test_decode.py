@@ -28,37 +28,37 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(record_positions, "native_positions", compiled)
 
 
-def offsets(data: bytes | bytearray, wanted: RecordFilter = ALL) -> list[int]:
-    found: list[int] = decode(data, wanted).column("offset").to_pylist()
-    return found
+def offsets(data: bytes | bytearray, record_filter: RecordFilter = ALL) -> list[int]:
+    decoded: list[int] = decode(data, record_filter).column("offset").to_pylist()
+    return decoded
 
 
 def log_of(*batches: bytearray) -> bytes:
     """One behind the other, as a leader would number them."""
     out, offset = bytearray(), 0
-    for each in batches:
-        out += at_offset(each, offset)
-        offset += header_at(each).last_offset_delta + 1
+    for written in batches:
+        out += at_offset(written, offset)
+        offset += header_at(written).last_offset_delta + 1
     return bytes(out)
 
 
 @pytest.mark.parametrize("codec", Codec)
 def test_records_of_every_codec_come_out_as_they_went_in(codec: Codec) -> None:
     data = log_of(*(batch(n, codec=codec) for n in range(1, 20)))
-    found = decode(data, ALL)
-    assert found.schema == decoding.SCHEMA
-    assert found.column("offset").to_pylist() == list(range(190))
-    assert found.column("key").to_pylist() == [f"k{n}".encode() for count in range(1, 20) for n in range(count)]
-    assert set(found.column("value").to_pylist()) == {b"v" * 10}
-    assert found.column("timestamp").cast(pa.int64())[-1].as_py() == START_MS + 18
-    assert set(found.column("timestamp_type").to_pylist()) == {0}
+    decoded = decode(data, ALL)
+    assert decoded.schema == decoding.SCHEMA
+    assert decoded.column("offset").to_pylist() == list(range(190))
+    assert decoded.column("key").to_pylist() == [f"k{n}".encode() for count in range(1, 20) for n in range(count)]
+    assert set(decoded.column("value").to_pylist()) == {b"v" * 10}
+    assert decoded.column("timestamp").cast(pa.int64())[-1].as_py() == START_MS + 18
+    assert set(decoded.column("timestamp_type").to_pylist()) == {0}
 
 
 def test_null_is_not_empty() -> None:
     records = [Record(0, 0, None, b""), Record(1, 0, b"", None), Record(2, 0, b"k", b"v"), Record(3, 0, None, None)]
-    found = decode(build(records), ALL)
-    assert found.column("key").to_pylist() == [None, b"", b"k", None]
-    assert found.column("value").to_pylist() == [b"", None, b"v", None]
+    decoded = decode(build(records), ALL)
+    assert decoded.column("key").to_pylist() == [None, b"", b"k", None]
+    assert decoded.column("value").to_pylist() == [b"", None, b"v", None]
 
 
 def test_only_what_is_wanted_comes_out() -> None:
@@ -87,9 +87,9 @@ def test_what_compaction_left_keeps_its_offsets() -> None:
 
 def test_the_time_of_the_append_counts_for_all_records_of_its_batch() -> None:
     records = [Record(n, 100 + n, None, b"") for n in range(3)]
-    found = decode(log_of(build(records), build(records, BatchFields(append_time_ms=777))), ALL)
-    assert found.column("timestamp").cast(pa.int64()).to_pylist() == [100, 101, 102, 777, 777, 777]
-    assert found.column("timestamp_type").to_pylist() == [0, 0, 0, 1, 1, 1]
+    decoded = decode(log_of(build(records), build(records, BatchFields(append_time_ms=777))), ALL)
+    assert decoded.column("timestamp").cast(pa.int64()).to_pylist() == [100, 101, 102, 777, 777, 777]
+    assert decoded.column("timestamp_type").to_pylist() == [0, 0, 0, 1, 1, 1]
 
 
 def headers_of(data: bytes | bytearray) -> list[list[tuple[str, bytes | None]]]:
@@ -98,16 +98,18 @@ def headers_of(data: bytes | bytearray) -> list[list[tuple[str, bytes | None]]]:
 
 
 def test_headers_come_out_where_they_are_wanted() -> None:
-    given = [(), (RecordHeader("a", b"1"), RecordHeader("", None)), (), (RecordHeader("é", b""),)]
-    data = build([Record(n, 0, None, b"v", headers) for n, headers in enumerate(given)])
-    assert headers_of(data) == [[tuple(header) for header in headers] for headers in given]
+    record_headers = [(), (RecordHeader("a", b"1"), RecordHeader("", None)), (), (RecordHeader("é", b""),)]
+    data = build([Record(n, 0, None, b"v", headers) for n, headers in enumerate(record_headers)])
+    assert headers_of(data) == [[tuple(header) for header in headers] for headers in record_headers]
     assert decode(data, ALL).schema == decoding.SCHEMA
 
 
 @pytest.mark.parametrize("count", [99, 101, 5000])
 def test_many_headers_of_one_record(count: int) -> None:
-    given = tuple(RecordHeader(f"h{n}", b"x" * n) for n in range(count))
-    assert headers_of(build([Record(0, 0, None, None, given)]))[0] == [tuple(header) for header in given]
+    record_headers = tuple(RecordHeader(f"h{n}", b"x" * n) for n in range(count))
+    assert headers_of(build([Record(0, 0, None, None, record_headers)]))[0] == [
+        tuple(header) for header in record_headers
+    ]
 
 
 def test_a_header_whose_name_is_not_utf8_is_replaced_as_elsewhere() -> None:
@@ -131,8 +133,8 @@ def transactions() -> bytes:
 
 @pytest.mark.parametrize("last", [5, END_UNKNOWN])
 def test_records_of_aborted_transactions_are_left_out(last: int) -> None:
-    wanted = RecordFilter(0, 100, aborted=(AbortedTxn(1, 0, last, 0),))
-    assert offsets(transactions(), wanted) == [2, 3, 6, 7, 9, 10, 11]
+    record_filter = RecordFilter(0, 100, aborted=(AbortedTxn(1, 0, last, 0),))
+    assert offsets(transactions(), record_filter) == [2, 3, 6, 7, 9, 10, 11]
 
 
 def test_control_batches_are_always_left_out() -> None:
@@ -141,8 +143,8 @@ def test_control_batches_are_always_left_out() -> None:
 
 
 def test_an_aborted_transaction_whose_marker_is_not_here_covers_the_rest() -> None:
-    wanted = RecordFilter(0, 100, aborted=(AbortedTxn(1, 10, END_UNKNOWN, 0), AbortedTxn(2, 50, 60, 0)))
-    assert offsets(transactions(), wanted) == [0, 1, 2, 3, 6, 7, 9]
+    record_filter = RecordFilter(0, 100, aborted=(AbortedTxn(1, 10, END_UNKNOWN, 0), AbortedTxn(2, 50, 60, 0)))
+    assert offsets(transactions(), record_filter) == [0, 1, 2, 3, 6, 7, 9]
 
 
 # Damage
@@ -222,9 +224,9 @@ def test_headers_beyond_their_record_are_refused() -> None:
 
 def test_rare_but_right_varints_are_read() -> None:
     records = [Record(0, -(1 << 61), None, b"x"), Record(1, 1 << 61, None, b"y"), Record(2, 0, None, b"z")]
-    found = decode(build(records), ALL)
-    assert found.column("timestamp").cast(pa.int64()).to_pylist() == [-(1 << 61), 1 << 61, 0]
-    assert found.column("value").to_pylist() == [b"x", b"y", b"z"]
+    decoded = decode(build(records), ALL)
+    assert decoded.column("timestamp").cast(pa.int64()).to_pylist() == [-(1 << 61), 1 << 61, 0]
+    assert decoded.column("value").to_pylist() == [b"x", b"y", b"z"]
 
 
 # Shapes of input
@@ -234,9 +236,9 @@ def test_rare_but_right_varints_are_read() -> None:
 @pytest.mark.parametrize("size", [0, 50, 9000])
 def test_few_large_batches_and_many_small_ones_are_read_alike(counts: Sequence[int], size: int) -> None:
     counts = [count // (1 + size // 100) or 1 for count in counts]
-    found = decode(log_of(*(batch(count, size=size) for count in counts)), ALL)
-    assert found.column("offset").to_pylist() == list(range(sum(counts)))
-    assert set(found.column("value").to_pylist()) == {b"v" * size}
+    decoded = decode(log_of(*(batch(count, size=size) for count in counts)), ALL)
+    assert decoded.column("offset").to_pylist() == list(range(sum(counts)))
+    assert set(decoded.column("value").to_pylist()) == {b"v" * size}
 
 
 def test_what_is_packed_well_comes_out_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,9 +252,9 @@ def test_what_is_packed_well_comes_out_in_pieces(monkeypatch: pytest.MonkeyPatch
 def test_a_batch_of_very_many_records_comes_out_in_pieces(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "PIECE_RECORDS", 30)
     data = log_of(batch(10), batch(75, codec=codec), batch(10))
-    found = list(pieces(data, ALL_WITH_HEADERS))
-    assert [piece.num_rows for piece in found] == [40, 30, 25]
-    assert [offset for piece in found for offset in piece.column("offset").to_pylist()] == list(range(95))
+    decoded = list(pieces(data, ALL_WITH_HEADERS))
+    assert [piece.num_rows for piece in decoded] == [40, 30, 25]
+    assert [offset for piece in decoded for offset in piece.column("offset").to_pylist()] == list(range(95))
     wrong = bytearray(batch(75))
     wrong[HEADER_BYTES] ^= 2
     with pytest.raises(CorruptMessage, match="the batch of offset 0 at byte 0: "):
@@ -260,15 +262,15 @@ def test_a_batch_of_very_many_records_comes_out_in_pieces(codec: Codec, monkeypa
 
 
 def test_the_columns_of_sparks_connector() -> None:
-    found = spark_columns(decode(batch(2), ALL_WITH_HEADERS), "orders", 7)
-    assert found.schema == decoding.SPARK_SCHEMA_WITH_HEADERS
-    row = found.to_pylist()[1]
+    decoded = spark_columns(decode(batch(2), ALL_WITH_HEADERS), "orders", 7)
+    assert decoded.schema == decoding.SPARK_SCHEMA_WITH_HEADERS
+    row = decoded.to_pylist()[1]
     assert (row["topic"], row["partition"], row["offset"], row["timestampType"]) == ("orders", 7, 1, 0)
     assert row["timestamp"].timestamp() * 1000 == START_MS + 1
 
 
 @pytest.mark.parametrize("timestamp", [-1, -(1 << 63), (1 << 63) - 1])
 def test_a_time_beyond_what_spark_can_tell_is_the_last_that_it_can(timestamp: int) -> None:
-    found = spark_columns(decode(build([Record(0, timestamp, None, None)]), ALL), "t", 0)
-    (us,) = found.column("timestamp").cast(pa.int64()).to_pylist()
+    decoded = spark_columns(decode(build([Record(0, timestamp, None, None)]), ALL), "t", 0)
+    (us,) = decoded.column("timestamp").cast(pa.int64()).to_pylist()
     assert us == max(min(timestamp, decoding.LAST_MS), -decoding.LAST_MS) * 1000

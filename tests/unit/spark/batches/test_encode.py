@@ -28,20 +28,21 @@ def records(batch: EncodedBatch) -> list[Record]:
 
 @given(st.lists(st.lists(row, max_size=8), max_size=4), st.sampled_from(Codec), st.integers(1, 1000))
 def test_all_rows_are_there_once_and_in_order(chunks: list[list[tuple]], codec: Codec, size: int) -> None:  # type: ignore[type-arg]
-    packing, found = BatchEncoder(codec, size), list[EncodedBatch]()
+    packing, encoded = BatchEncoder(codec, size), list[EncodedBatch]()
     for chunk in chunks:
         columns = [list(column) for column in zip(*chunk, strict=True)] or [[], [], [], [], []]
         keys, values, given_headers, times, partitions = columns
         rows = RecordColumns("t", keys, values, given_headers, times, np.array(partitions, np.int64))
-        found += packing.add(rows)
-    found += packing.rest()
+        encoded += packing.add(rows)
+    encoded += packing.rest()
     for partition in range(3):
-        batches = [batch for batch in found if batch.tp == TopicPartition("t", partition)]
+        batches = [batch for batch in encoded if batch.tp == TopicPartition("t", partition)]
         expected = [one for chunk in chunks for one in chunk if one[4] == partition]
         got = [record for batch in batches for record in records(batch)]
         assert [(r.key, r.value, r.timestamp) for r in got] == [(key, value, at) for key, value, _, at, _ in expected]
         assert [r.headers for r in got] == [
-            tuple(RecordHeader(each["key"], each["value"]) for each in given or ()) for _, _, given, _, _ in expected
+            tuple(RecordHeader(header["key"], header["value"]) for header in row_headers or ())
+            for _, _, row_headers, _, _ in expected
         ]
         assert all(batch.count == len(records(batch)) for batch in batches)
 

@@ -11,8 +11,8 @@ from leadline.spark.batches.partitioning import partitions_of_keys
 
 @given(st.lists(st.none() | st.binary(max_size=40)), st.integers(1, 200))
 def test_they_agree_with_another_client(keys: list[bytes | None], count: int) -> None:
-    found = partitions_of_keys(pa.array(keys, pa.binary()), count).tolist()
-    assert found == [-1 if key is None else (murmur2(key) & 0x7FFF_FFFF) % count for key in keys]
+    partitions = partitions_of_keys(pa.array(keys, pa.binary()), count).tolist()
+    assert partitions == [-1 if key is None else (murmur2(key) & 0x7FFF_FFFF) % count for key in keys]
 
 
 def test_keys_of_a_slice_are_its_own() -> None:

@@ -49,7 +49,7 @@ def wrapped(number: int) -> int:
 
 
 def one_by_one(data: bytes) -> list[tuple[object, ...]]:
-    found: list[tuple[object, ...]] = []
+    records: list[tuple[object, ...]] = []
     for position, header in walk(data):
         if header.base_offset < 0 or header.last_offset_delta < 0 or header.record_count < 0:
             raise CorruptMessage("impossible numbers")
@@ -58,8 +58,8 @@ def one_by_one(data: bytes) -> list[tuple[object, ...]]:
         for record in records_of(data, position, header):
             if not 0 <= record.offset - header.base_offset <= header.last_offset_delta:
                 raise CorruptMessage("an offset outside of its batch")
-            found.append((*record._replace(timestamp=wrapped(record.timestamp)), int(header.is_log_append_time)))
-    return found
+            records.append((*record._replace(timestamp=wrapped(record.timestamp)), int(header.is_log_append_time)))
+    return records
 
 
 def by_columns(data: bytes) -> list[tuple[object, ...]]:
@@ -112,13 +112,13 @@ def test_damage_below_a_right_checksum_is_found_or_harmless_in_both(
 @quick
 def test_any_bytes_give_columns_or_an_error_for_the_client(way: None, data: bytes) -> None:
     head = bytearray(build([Record(0, 0, None, None)]))[:HEADER_BYTES]
-    for each in (data, head + data):
+    for body in (data, head + data):
         with suppress(CorruptMessage, UnsupportedForMessageFormat):
-            decode(each, RecordFilter(0, 100, headers=True))
+            decode(body, RecordFilter(0, 100, headers=True))
 
 
-def columns_of(found: RecordPositions) -> list[list[int]]:
-    return [getattr(found, each.name).tolist() for each in fields(found)]
+def columns_of(positions: RecordPositions) -> list[list[int]]:
+    return [getattr(positions, field.name).tolist() for field in fields(positions)]
 
 
 @given(st.lists(st.tuples(st.binary(max_size=40), st.integers(0, 5)), min_size=1, max_size=15))
@@ -141,14 +141,14 @@ def test_whatever_a_fast_way_takes_for_plain_is_what_the_exact_one_finds(
         assert compiled is None
         return
     for fast in filter(None, (plain, compiled)):
-        for row, (found, expected) in enumerate(zip(columns_of(fast), columns_of(exact), strict=True)):
-            assert found == expected or row in (2, 3, 4, 5)  # where nothing lies does not matter
+        for row, (column, expected) in enumerate(zip(columns_of(fast), columns_of(exact), strict=True)):
+            assert column == expected or row in (2, 3, 4, 5)  # where nothing lies does not matter
         for at in ("key", "value"):
             assert extents(fast, at) == extents(exact, at)
 
 
-def extents(found: RecordPositions, part: str) -> list[tuple[int, int] | None]:
-    at, size = getattr(found, f"{part}_at").tolist(), getattr(found, f"{part}_bytes").tolist()
+def extents(positions: RecordPositions, part: str) -> list[tuple[int, int] | None]:
+    at, size = getattr(positions, f"{part}_at").tolist(), getattr(positions, f"{part}_bytes").tolist()
     return [None if size < 0 else (at, size) for at, size in zip(at, size, strict=True)]
 
 
@@ -157,6 +157,6 @@ def test_headers_are_read_record_by_record_where_they_are_many() -> None:
     data = build([Record(0, 0, None, None, many)])
     header = header_at(data)
     body = np.array([HEADER_BYTES]), np.array([header.size]), np.array([1])
-    found = record_positions.by_columns(RecordBytes(bytes(data), *body))
-    assert found is not None
-    assert record_positions.header_positions(bytes(data), found) is None
+    positions = record_positions.by_columns(RecordBytes(bytes(data), *body))
+    assert positions is not None
+    assert record_positions.header_positions(bytes(data), positions) is None

@@ -8,8 +8,8 @@ from leadline.spark.client.failures import RequestFailed
 
 
 def test_addresses_are_read_with_protocols_and_ipv6() -> None:
-    found = list(addresses("a:1, PLAINTEXT://b:2,[::1]:3,"))
-    assert found == [BrokerAddress("a", 1), BrokerAddress("b", 2), BrokerAddress("::1", 3)]
+    parsed = list(addresses("a:1, PLAINTEXT://b:2,[::1]:3,"))
+    assert parsed == [BrokerAddress("a", 1), BrokerAddress("b", 2), BrokerAddress("::1", 3)]
 
 
 @pytest.mark.parametrize("servers", ["host", "host:", ":9092", "host:port", "host:99999"])

@@ -22,21 +22,21 @@ from tests.support.replica_files import Replicas
 
 @pytest.fixture
 def replicas(tmp_path: Path) -> Replicas:
-    found = Replicas(tmp_path, count=1)
+    filled = Replicas(tmp_path, count=1)
     for _ in range(100):
-        found.append(batch(5))
-    return found
+        filled.append(batch(5))
+    return filled
 
 
 def the_log(replicas: Replicas) -> LogFiles:
-    (found,) = logs_in(replicas.paths)
-    return found
+    (log,) = logs_in(replicas.paths)
+    return log
 
 
 def offsets(log: LogFiles, first: Offset, until: Offset, committed: bool = False) -> list[Offset]:
     aborted = segments.aborted_in(log, first, until) if committed else None
-    found = [batch.column("offset").to_pylist() for batch in segments.rows(log, first, until, aborted=aborted)]
-    return [offset for some in found for offset in some]
+    columns = [batch.column("offset").to_pylist() for batch in segments.rows(log, first, until, aborted=aborted)]
+    return [offset for some in columns for offset in some]
 
 
 def test_a_log_is_found_with_its_segments_and_checkpoints(replicas: Replicas) -> None:
@@ -198,8 +198,8 @@ def test_no_bytes_bring_a_reader_down(replicas: Replicas, tmp_path: Path) -> Non
                 end = segments.readable_until(log, committed=True)
                 assert len(offsets(log, 0, end, committed=True)) <= 502
                 for name in ("batches", "indexes", "producers", "checkpoints"):
-                    for found in VIEWS[name].read(LogSplit(log, log.segments)):
-                        found.validate(full=True)
+                    for rows in VIEWS[name].read(LogSplit(log, log.segments)):
+                        rows.validate(full=True)
 
 
 def test_a_file_whose_name_is_no_offset_is_none_of_the_log(replicas: Replicas) -> None:

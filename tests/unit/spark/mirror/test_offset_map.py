@@ -12,19 +12,19 @@ TP = TopicPartition("orders", 1)
 @st.composite
 def copied(draw: st.DrawFn) -> list[tuple[int, int]]:
     """Offsets of records on both sides, with gaps on either."""
-    found, source, target = [], draw(st.integers(0, 5)), draw(st.integers(0, 5))
+    pairs, source, target = [], draw(st.integers(0, 5)), draw(st.integers(0, 5))
     for _ in range(draw(st.integers(0, 30))):
-        found.append((source, target))
+        pairs.append((source, target))
         source += draw(st.sampled_from([1, 1, 1, 2, 5]))
         target += draw(st.sampled_from([1, 1, 1, 2, 5]))
-    return found
+    return pairs
 
 
 def mapped(pairs: list[tuple[int, int]]) -> OffsetMap:
-    found = OffsetMap()
+    offset_map = OffsetMap()
     for source, target in pairs:
-        found.add(TP, OffsetRun(source, target, 1))
-    return found
+        offset_map.add(TP, OffsetRun(source, target, 1))
+    return offset_map
 
 
 @given(copied())

@@ -63,7 +63,7 @@ def test_all_is_counted() -> None:
     assert part.keyless == sum(record.key is None for record in records)
     assert part.tombstones == sum(record.value is None for record in records)
     keys = Counter(record.key for record in records if record.key is not None)
-    assert {each.key: each.records for each in figures.hot.top(100)} == dict(keys)
+    assert {hot_key.key: hot_key.records for hot_key in figures.hot.top(100)} == dict(keys)
     assert figures.last.kept().keys == len(keys)
     assert figures.sizes.total == part.payload
     assert figures.sizes.largest == max(map(payload, records))

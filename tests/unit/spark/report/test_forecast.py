@@ -22,30 +22,30 @@ def part(days: float = 8, a_day: int = 2400) -> PartitionFigures:
 
 
 def foreseen(limits: TopicLimits, *parts: PartitionFigures) -> Forecast:
-    found = forecast(dict(enumerate(parts or (part(),))), limits)
-    assert found is not None
-    return found
+    result = forecast(dict(enumerate(parts or (part(),))), limits)
+    assert result is not None
+    return result
 
 
 def test_the_rate_is_that_of_late() -> None:
-    found = foreseen(TopicLimits())
-    assert found.rate == pytest.approx(2400)
-    assert found.overall_rate == pytest.approx(2400)
+    result = foreseen(TopicLimits())
+    assert result.rate == pytest.approx(2400)
+    assert result.overall_rate == pytest.approx(2400)
     faster = part()
     faster.slots.bytes[-48:] *= 10
     assert foreseen(TopicLimits(), faster).rate == pytest.approx(24_000)
 
 
 def test_retention_by_time_settles_at_the_rate_times_the_time() -> None:
-    found = foreseen(TopicLimits(retention_ms=10 * DAY_MS))
-    assert (found.settles_at, found.by) == (24_000, "retention.ms")
-    assert found.settles_ms == NOW_MS + 2 * DAY_MS
+    result = foreseen(TopicLimits(retention_ms=10 * DAY_MS))
+    assert (result.settles_at, result.by) == (24_000, "retention.ms")
+    assert result.settles_ms == NOW_MS + 2 * DAY_MS
 
 
 def test_retention_by_size_settles_when_the_last_partition_is_full() -> None:
-    found = foreseen(TopicLimits(retention_ms=-1, retention_bytes=24_000), part(a_day=2400), part(a_day=1200))
-    assert (found.settles_at, found.by) == (48_000, "retention.bytes")
-    assert found.settles_ms == NOW_MS + 12 * DAY_MS
+    result = foreseen(TopicLimits(retention_ms=-1, retention_bytes=24_000), part(a_day=2400), part(a_day=1200))
+    assert (result.settles_at, result.by) == (48_000, "retention.bytes")
+    assert result.settles_ms == NOW_MS + 12 * DAY_MS
 
 
 def test_the_setting_that_is_met_first_counts() -> None:
@@ -70,9 +70,9 @@ def test_the_disk_is_full_unless_retention_comes_first() -> None:
 def test_of_a_few_minutes_nothing_is_foretold() -> None:
     slots = TimeSlots()
     slots.add(NOW_MS + np.arange(0, 300_000, 1000), np.full(300, 1000), np.arange(300))
-    found = foreseen(TopicLimits(DAY_MS, disk_free=1000), PartitionFigures(stored=300_000, slots=slots))
-    assert found.is_too_short
-    assert found.settles_at is found.disk_full_ms is None
+    result = foreseen(TopicLimits(DAY_MS, disk_free=1000), PartitionFigures(stored=300_000, slots=slots))
+    assert result.is_too_short
+    assert result.settles_at is result.disk_full_ms is None
 
 
 def test_without_times_there_is_no_forecast() -> None:

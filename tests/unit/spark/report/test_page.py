@@ -50,31 +50,31 @@ def topic(
     return TopicReport(name, figures, limits, forecast(figures.parts, limits), lags or [])
 
 
-def said(*topics: TopicReport) -> list[str]:
-    return [each.text for each in remarks(Report("here", list(topics), []))]
+def remark_texts(*topics: TopicReport) -> list[str]:
+    return [remark.text for remark in remarks(Report("here", list(topics), []))]
 
 
 EVEN: list[bytes | None] = [b"%d" % n for n in range(400)]
 
 
 def test_of_an_even_topic_nothing_is_remarkable() -> None:
-    assert said(topic("even", [records(400, EVEN), records(400, EVEN)])) == []
+    assert remark_texts(topic("even", [records(400, EVEN), records(400, EVEN)])) == []
 
 
 def test_skew_is_told_with_the_key_that_causes_it() -> None:
-    found = topic("orders", [records(100, EVEN), records(900, [b"x", b"x", *EVEN])])
-    assert "partition 1 holds 90 % of all bytes (50 % would be its share)" in said(found)
-    found = topic("orders", [records(100, EVEN), records(900, [b"x", b"x", b"y"])])
-    assert any(text.startswith("partition 1 holds 90 % of all bytes: key “x”") for text in said(found))
+    orders = topic("orders", [records(100, EVEN), records(900, [b"x", b"x", *EVEN])])
+    assert "partition 1 holds 90 % of all bytes (50 % would be its share)" in remark_texts(orders)
+    orders = topic("orders", [records(100, EVEN), records(900, [b"x", b"x", b"y"])])
+    assert any(text.startswith("partition 1 holds 90 % of all bytes: key “x”") for text in remark_texts(orders))
 
 
 def test_an_empty_partition_is_told() -> None:
-    assert "1 of 3 partitions holds no record" in said(topic("t", [records(400, EVEN), records(400, EVEN), []]))
+    assert "1 of 3 partitions holds no record" in remark_texts(topic("t", [records(400, EVEN), records(400, EVEN), []]))
 
 
 def test_a_codec_that_would_save_much_is_named_with_what_it_saves() -> None:
     same = [record._replace(value=b"again and " * 300) for record in records(400, EVEN)]
-    (text,) = said(topic("t", [same]))
+    (text,) = remark_texts(topic("t", [same]))
     assert re.fullmatch(
         r"(zstd|gzip|lz4|snappy) would save \d\d(\.\d)? % of the disk, about 1\.\d\d? MB; no compression in use", text
     )
@@ -82,45 +82,48 @@ def test_a_codec_that_would_save_much_is_named_with_what_it_saves() -> None:
 
 def test_to_save_kilobytes_is_not_remarkable() -> None:
     same = [record._replace(key=b"k", value=b"again and " * 30) for record in records(400, EVEN)]
-    assert said(topic("t", [same], TopicLimits(-1, -1))) == []
+    assert remark_texts(topic("t", [same], TopicLimits(-1, -1))) == []
 
 
 def test_a_message_that_is_far_larger_than_the_others_is_told() -> None:
-    found = said(topic("t", [[*records(400, EVEN), Record(400, START_MS, b"k", bytes(200_000))]]))
-    assert re.search(r"the largest message has 200 KB, half have 10\d B or less", "\n".join(found))
+    texts = remark_texts(topic("t", [[*records(400, EVEN), Record(400, START_MS, b"k", bytes(200_000))]]))
+    assert re.search(r"the largest message has 200 KB, half have 10\d B or less", "\n".join(texts))
 
 
 def test_small_batches_are_told() -> None:
-    assert any("linger.ms" in text for text in said(topic("t", [records(200, EVEN)], batch=1)))
+    assert any("linger.ms" in text for text in remark_texts(topic("t", [records(200, EVEN)], batch=1)))
 
 
 def test_a_disk_that_is_soon_full_is_trouble() -> None:
-    found = topic("t", [records(400, EVEN)], TopicLimits(disk_free=2000))
-    (first, *_) = remarks(Report("here", [found], []))
+    full = topic("t", [records(400, EVEN)], TopicLimits(disk_free=2000))
+    (first, *_) = remarks(Report("here", [full], []))
     assert first.weight is Weight.TROUBLE
     assert first.text.startswith("at this rate the disk is full in ")
 
 
 def test_records_without_a_key_are_trouble_for_a_compacted_topic() -> None:
-    found = topic("t", [records(400, [*EVEN[:399], None])], TopicLimits(cleanup_policy="compact"))
-    assert "1 record has no key, and the topic is compacted" in said(found)
+    compacted = topic("t", [records(400, [*EVEN[:399], None])], TopicLimits(cleanup_policy="compact"))
+    assert "1 record has no key, and the topic is compacted" in remark_texts(compacted)
 
 
 @pytest.mark.parametrize(
-    ("behind", "told"),
+    ("behind", "trend"),
     [([10, 20, 400, 400], "is 400 records behind and falls further behind"), ([5, 3, 2, 0], None),
      ([700, 500, 400, 390], "is 390 records behind")],
 )  # fmt: skip
-def test_a_group_that_lags_is_told_with_its_trend(behind: list[int], told: str | None) -> None:
+def test_a_group_that_lags_is_told_with_its_trend(behind: list[int], trend: str | None) -> None:
     times = START_MS + np.arange(4) * DAY_MS
     lag = Lag("billing", times, np.array(behind), {0: (0, behind[-1])})
-    found = [text for text in said(topic("t", [records(400, EVEN)], lags=[lag])) if "billing" in text]
-    assert found == ([f"group billing {told}"] if told else [])
+    texts = [text for text in remark_texts(topic("t", [records(400, EVEN)], lags=[lag])) if "billing" in text]
+    assert texts == ([f"group billing {trend}"] if trend else [])
 
 
 def test_what_could_not_be_read_comes_first() -> None:
-    found = remarks(Report("here", [topic("t", [records(400, EVEN), []])], ["t-0: damaged"]))
-    assert (found[0].weight, found[0].text) == (Weight.TROUBLE, "some records could not be read: t-0: damaged")
+    all_remarks = remarks(Report("here", [topic("t", [records(400, EVEN), []])], ["t-0: damaged"]))
+    assert (all_remarks[0].weight, all_remarks[0].text) == (
+        Weight.TROUBLE,
+        "some records could not be read: t-0: damaged",
+    )
 
 
 # The page

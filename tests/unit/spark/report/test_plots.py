@@ -16,26 +16,26 @@ TIMES = st.integers(0, 4_000_000_000_000)
 
 
 @pytest.mark.parametrize(
-    ("highest", "found"),
+    ("highest", "expected"),
     [(0, [0, 1]), (1, [0, 0.2, 0.4, 0.6, 0.8, 1]), (5.58e6, [0, 2e6, 4e6, 6e6]), (100, [0, 20, 40, 60, 80, 100])],
 )
-def test_ticks_are_round(highest: float, found: list[float]) -> None:
-    assert plots.ticks(highest) == pytest.approx(found)
+def test_ticks_are_round(highest: float, expected: list[float]) -> None:
+    assert plots.ticks(highest) == pytest.approx(expected)
 
 
 @given(FIGURES)
 def test_ticks_reach_the_highest_and_are_few(highest: float) -> None:
-    found = plots.ticks(highest)
-    assert found[0] == 0
-    assert found[-1] >= highest * 0.999
-    assert len(found) <= 7
+    ticks = plots.ticks(highest)
+    assert ticks[0] == 0
+    assert ticks[-1] >= highest * 0.999
+    assert len(ticks) <= 7
 
 
 @given(TIMES, st.integers(1, 3_000_000_000_000))
 def test_moments_lie_within_the_span_and_are_few(first: int, span: int) -> None:
-    found = plots.time_ticks(first, first + span)
-    assert all(first <= at <= first + span for at, _, _ in found)
-    assert len(found) <= 14
+    ticks = plots.time_ticks(first, first + span)
+    assert all(first <= at <= first + span for at, _, _ in ticks)
+    assert len(ticks) <= 14
 
 
 def test_dates_are_written_where_they_begin() -> None:
@@ -89,17 +89,17 @@ def test_each_row_is_a_column_within_the_width(rows: list[Column], mean: str) ->
     st.booleans(),
 )
 def test_each_row_is_a_line(points: list[list[tuple[int, float]]], limits: list[Limit], steps: bool) -> None:
-    rows = [Line(f"<{n}>", each, filled=True, steps=steps) for n, each in enumerate(points)]
+    rows = [Line(f"<{n}>", line_points, filled=True, steps=steps) for n, line_points in enumerate(points)]
     svg = plots.lines(rows, quantities.short, "lines", limits=limits)
     assert sum("line" in (path.get("class") or "").split() for path in well_formed(svg).iter("path")) == len(rows)
 
 
 @given(st.lists(st.lists(FIGURES, min_size=5, max_size=5), min_size=1, max_size=40))
 def test_a_field_has_a_cell_for_each_figure_but_zero(values: list[list[float]]) -> None:
-    rows = [(str(n), each) for n, each in enumerate(values)]
+    rows = [(str(n), row) for n, row in enumerate(values)]
     for width in (plots.WIDE, plots.NARROW):
         svg = plots.field(rows, [0, 1000, 2000, 3000, 4000], 1000, quantities.short, "field", width=width)
-        assert len(list(well_formed(svg).iter("rect"))) == sum(value > 0 for each in values for value in each)
+        assert len(list(well_formed(svg).iter("rect"))) == sum(value > 0 for row in values for value in row)
         assert widest(svg) <= width
 
 

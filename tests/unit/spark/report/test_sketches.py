@@ -36,10 +36,10 @@ def histogram(*parts: Sequence[int]) -> Histogram:
 @given(st.lists(st.integers(0, 1 << 40), min_size=1), st.lists(st.integers(0, 1000)), st.floats(0.01, 1))
 def test_a_percentile_is_right_to_three_percent(one: list[int], other: list[int], share: float) -> None:
     sizes = sorted(one + other)
-    found = histogram(one, other)
+    sketch = histogram(one, other)
     truth = sizes[max(0, int(np.ceil(share * len(sizes))) - 1)]
-    assert found.percentile(share) == pytest.approx(truth, rel=0.04, abs=0.5)
-    assert (found.count, found.total, found.largest) == (len(sizes), sum(sizes), sizes[-1])
+    assert sketch.percentile(share) == pytest.approx(truth, rel=0.04, abs=0.5)
+    assert (sketch.count, sketch.total, sketch.largest) == (len(sizes), sum(sizes), sizes[-1])
 
 
 @pytest.mark.parametrize("size", [*range(33), 1000, 12_345])
@@ -49,12 +49,12 @@ def test_small_sizes_are_told_exactly(size: int) -> None:
 
 @given(st.lists(st.integers(0, 1 << 30), min_size=1), st.sampled_from([4, 12, 26, 60]))
 def test_ranges_cover_every_size_once(sizes: list[int], most: int) -> None:
-    found = histogram(sizes).ranges(most)
-    for low, high, count in found:
+    ranges = histogram(sizes).ranges(most)
+    for low, high, count in ranges:
         assert count == sum(low <= size <= high for size in sizes)
-    assert sum(count for _, _, count in found) == len(sizes)
+    assert sum(count for _, _, count in ranges) == len(sizes)
     powers = [size.bit_length() for size in sizes]
-    assert len(found) <= max(most, max(powers) - min(powers) + 1)
+    assert len(ranges) <= max(most, max(powers) - min(powers) + 1)
 
 
 @given(st.lists(KEYS, max_size=6))
@@ -69,16 +69,16 @@ def test_a_hot_key_is_counted_up_to_the_error_that_is_told(parts: list[list[byte
             hot.merge(other)
     assert hot.error * 5 <= counts.total()
     assert len(hot.counts) <= 5
-    found = {each.key: each.records for each in hot.top(100)}
+    reported = {hot_key.key: hot_key.records for hot_key in hot.top(100)}
     for key, count in counts.items():
-        assert found.get(key, 0) <= count <= found.get(key, 0) + hot.error
+        assert reported.get(key, 0) <= count <= reported.get(key, 0) + hot.error
 
 
 def test_few_keys_are_counted_exactly_with_their_bytes_and_partitions() -> None:
     hot = HotKeys()
     hot.add(0, column([b"a", b"b", None, b"a"]), longs([1, 10, 100, 1000]))
     hot.add(1, column([b"a"]), longs([5]))
-    assert [(each.partition, each.key, each.records, each.bytes) for each in hot.top(2)] == [
+    assert [(hot_key.partition, hot_key.key, hot_key.records, hot_key.bytes) for hot_key in hot.top(2)] == [
         (0, b"a", 2, 1001),
         (1, b"a", 1, 5),
     ]

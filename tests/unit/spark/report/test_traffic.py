@@ -13,10 +13,10 @@ TIMES = st.lists(st.integers(-1, 40 * DAY_MS), min_size=1, max_size=60)
 
 
 def slots(times: list[int], first: int = 0) -> TimeSlots:
-    found = TimeSlots()
+    time_slots = TimeSlots()
     offsets = np.arange(first, first + len(times))
-    found.add(np.array(times, np.int64), np.full(len(times), 10), offsets)
-    return found
+    time_slots.add(np.array(times, np.int64), np.full(len(times), 10), offsets)
+    return time_slots
 
 
 @given(st.lists(TIMES, max_size=5))
@@ -30,10 +30,10 @@ def test_every_record_is_in_one_slot(parts: list[list[int]]) -> None:
 
 
 def test_slots_get_wider_instead_of_more() -> None:
-    found = slots(list(range(0, 30 * DAY_MS, 60_000)))
-    assert len(found.starts) <= MOST
-    assert found.width_ms in WIDTHS_MS
-    assert found.records.sum() == 30 * 24 * 60
+    time_slots = slots(list(range(0, 30 * DAY_MS, 60_000)))
+    assert len(time_slots.starts) <= MOST
+    assert time_slots.width_ms in WIDTHS_MS
+    assert time_slots.records.sum() == 30 * 24 * 60
 
 
 def test_each_width_is_a_multiple_of_the_one_before() -> None:
@@ -41,8 +41,8 @@ def test_each_width_is_a_multiple_of_the_one_before() -> None:
 
 
 def test_the_log_end_at_a_time_is_that_of_the_records_before_it() -> None:
-    found = slots([1000, 1500, 5000], first=7)
-    assert found.end_at(np.array([0, 1999, 2000, 5999, 6000, 90_000])).tolist() == [0, 0, 9, 9, 10, 10]
+    time_slots = slots([1000, 1500, 5000], first=7)
+    assert time_slots.end_at(np.array([0, 1999, 2000, 5999, 6000, 90_000])).tolist() == [0, 0, 9, 9, 10, 10]
 
 
 def test_records_with_nonsensical_times_do_not_stretch_the_rest() -> None:

@@ -44,7 +44,7 @@ def test_an_empty_array_is_no_empty_object() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "seen", "both"),
+    ("table_type", "record_type", "both"),
     [
         (LONG, LONG, LONG),
         (LONG, pa.null(), LONG),
@@ -54,12 +54,12 @@ def test_an_empty_array_is_no_empty_object() -> None:
         (pa.struct([("a", LONG)]), pa.struct([("b", TEXT)]), pa.struct([("a", LONG), ("b", TEXT)])),
     ],
 )
-def test_types_that_agree_are_merged(known: pa.DataType, seen: pa.DataType, both: pa.DataType) -> None:
-    assert merged(known, seen) == both
+def test_types_that_agree_are_merged(table_type: pa.DataType, record_type: pa.DataType, both: pa.DataType) -> None:
+    assert merged(table_type, record_type) == both
 
 
 @pytest.mark.parametrize(
-    ("known", "seen", "told"),
+    ("table_type", "record_type", "message"),
     [
         (pa.struct([("a", LONG)]), pa.struct([("a", TEXT)]), "a is string, where the table has int64"),
         (pa.struct([("a", LONG)]), pa.struct([("a", DOUBLE)]), "a is double, where the table has int64"),
@@ -69,9 +69,9 @@ def test_types_that_agree_are_merged(known: pa.DataType, seen: pa.DataType, both
         (pa.struct([("id", LONG)]), pa.struct([("ID", LONG)]), "ID differs from id by upper and lower case only"),
     ],
 )
-def test_types_that_contradict_are_refused(known: pa.DataType, seen: pa.DataType, told: str) -> None:
-    with pytest.raises(Conflict, match=told):
-        merged(known, seen)
+def test_types_that_contradict_are_refused(table_type: pa.DataType, record_type: pa.DataType, message: str) -> None:
+    with pytest.raises(Conflict, match=message):
+        merged(table_type, record_type)
 
 
 def test_whole_numbers_become_others_only_while_a_column_is_new() -> None:
@@ -99,5 +99,5 @@ def test_what_is_always_null_is_no_column() -> None:
 
 
 def test_of_what_several_tasks_saw_the_first_stays() -> None:
-    seen = [pa.struct([("x", LONG)]), pa.struct([("x", TEXT), ("y", TEXT)]), pa.struct([("x", DOUBLE)])]
-    assert additions(pa.schema([("k", TEXT)]), seen) == pa.struct([("k", TEXT), ("x", DOUBLE), ("y", TEXT)])
+    record_types = [pa.struct([("x", LONG)]), pa.struct([("x", TEXT), ("y", TEXT)]), pa.struct([("x", DOUBLE)])]
+    assert additions(pa.schema([("k", TEXT)]), record_types) == pa.struct([("k", TEXT), ("x", DOUBLE), ("y", TEXT)])

@@ -34,10 +34,10 @@ def test_raw_rows_have_the_columns_of_sparks_connector() -> None:
 def test_documents_have_a_column_for_each_field() -> None:
     shaped = as_json(decoded(b'{"id": 1, "name": "a", "price": 2}', b'{"price": 1.5}'))
     assert shaped.bad is None
-    found = [
+    rows = [
         (row["_partition"], row["_offset"], row["id"], row["name"], row["price"]) for row in shaped.rows.to_pylist()
     ]
-    assert found == [(3, 100, 1, "a", 2.0), (3, 101, None, None, 1.5)]
+    assert rows == [(3, 100, 1, "a", 2.0), (3, 101, None, None, 1.5)]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ DOCUMENTS = st.fixed_dictionaries(
 
 
 @settings(max_examples=300)
-@given(st.lists(PIECES | DOCUMENTS.map(lambda found: json.dumps(found).encode()), min_size=1, max_size=4))
+@given(st.lists(PIECES | DOCUMENTS.map(lambda document: json.dumps(document).encode()), min_size=1, max_size=4))
 def test_the_quick_way_gives_what_one_by_one_gives_or_gives_up(values: list[bytes]) -> None:
     batch = decoded(*values)
     if (quick := quick_json(batch.column("value"), NESTED)) is None:

@@ -64,24 +64,24 @@ def test_a_record_of_avro_has_the_types_of_its_schema(tmp_path: Path) -> None:
         "note": None,
         "lines": [{"count": 3}],
     }
-    found, kind = parser_of("avro", str(tmp_path))(avro(7, ORDER, document))
+    parsed, kind = parser_of("avro", str(tmp_path))(avro(7, ORDER, document))
     assert pa.types.is_struct(kind)
-    (row,) = pa.array([found], kind).to_pylist()
+    (row,) = pa.array([parsed], kind).to_pylist()
     assert (row["id"], row["price"], row["kind"], row["note"]) == (1, Decimal("1.50"), "B", None)
     assert row["at"].timestamp() == 1_700_000_000
     assert row["lines"] == [{"count": 3}]
 
 
 @pytest.mark.parametrize(
-    ("schema", "told"),
+    ("schema", "message"),
     [
         (["int", "string"], "a union of int64 and string"),
         ({"type": "map", "values": "int"}, "a map"),
         ({"type": "long", "logicalType": "time-micros"}, "time-micros"),
     ],
 )
-def test_what_tables_have_no_type_for_is_told(schema: object, told: str) -> None:
-    with pytest.raises(Conflict, match=told):
+def test_what_tables_have_no_type_for_is_told(schema: object, message: str) -> None:
+    with pytest.raises(Conflict, match=message):
         avro_type(schema, {})
 
 
@@ -131,16 +131,16 @@ def protobuf(number: int, indexes: bytes = b"\0") -> bytes:
 
 def test_a_message_of_protobuf_has_the_types_of_its_schema(tmp_path: Path) -> None:
     (tmp_path / "3.desc").write_bytes(order_set())
-    found, kind = parser_of("protobuf", str(tmp_path))(protobuf(3))
-    (row,) = pa.array([found], kind).to_pylist()
+    parsed, kind = parser_of("protobuf", str(tmp_path))(protobuf(3))
+    (row,) = pa.array([parsed], kind).to_pylist()
     assert (row["id"], row["tags"], row["line"]) == (5, ["a", "b"], {"count": 2})
     assert row["at"].timestamp() == 1_700_000_000
 
 
 def test_a_message_within_a_message_is_found_by_its_indexes(tmp_path: Path) -> None:
     (tmp_path / "3.desc").write_bytes(order_set())
-    found, _ = parser_of("protobuf", str(tmp_path))(head(3) + b"\4\0\0" + b"\x08\x09")  # two of them: 0, 0
-    assert found == {"count": 9}
+    parsed, _ = parser_of("protobuf", str(tmp_path))(head(3) + b"\4\0\0" + b"\x08\x09")  # two of them: 0, 0
+    assert parsed == {"count": 9}
     with pytest.raises(Conflict, match="schema 3 has no message 4"):
         parser_of("protobuf", str(tmp_path))(head(3) + b"\2\x08")
 
@@ -211,7 +211,7 @@ def test_no_bytes_bring_it_down(tmp_path: Path, body: bytes) -> None:
     (tmp_path / "7.desc").write_bytes(order_set())
     for format in ("avro", "protobuf"):
         try:
-            found, kind = parser_of(format, str(tmp_path))(head(7) + body)
+            parsed, kind = parser_of(format, str(tmp_path))(head(7) + body)
         except Conflict:
             continue
-        assert pa.array([found], kind).type == kind
+        assert pa.array([parsed], kind).type == kind

@@ -78,18 +78,18 @@ def test_files_offsets_and_batch_are_one_commit(table: Table, state: TableState)
         after = progress.after({0: batch + 1, 3: 7})
         table.append(written(table, rows(batch)), progress, after)
         progress = after
-    found = table.state()
-    assert found is not None
-    assert found.progress == TableProgress(11, {0: 12, 3: 7}, 1)
-    assert found.origin == ORIGIN
+    committed = table.state()
+    assert committed is not None
+    assert committed.progress == TableProgress(11, {0: 12, 3: 7}, 1)
+    assert committed.origin == ORIGIN
     assert offsets_in(table) == list(range(12))
 
 
 def test_a_batch_without_rows_moves_the_offsets(table: Table, state: TableState) -> None:
     table.append([], state.progress, state.progress.after({0: 5}))
-    found = table.state()
-    assert found is not None
-    assert found.progress == TableProgress(0, {0: 5}, 1)
+    committed = table.state()
+    assert committed is not None
+    assert committed.progress == TableProgress(0, {0: 5}, 1)
 
 
 def test_a_writer_that_was_overtaken_is_refused(table: Table, state: TableState) -> None:
@@ -149,8 +149,8 @@ def test_columns_are_added_and_older_rows_have_null_there(table: Table, state: T
         "x", pa.array([{"a": 1, "b": "c"}], pa.struct([("a", pa.int64()), ("b", pa.string())]))
     )
     table.append(written(table, more), first, first.after({0: 2}))
-    found = table.columns(["offset", "x"]).read_all().sort_by("offset")
-    assert found["x"].to_pylist() == [None, {"a": 1, "b": "c"}]
+    stored = table.columns(["offset", "x"]).read_all().sort_by("offset")
+    assert stored["x"].to_pylist() == [None, {"a": 1, "b": "c"}]
 
 
 def with_day(batch: pa.Table, table: Table) -> pa.Table:
@@ -164,8 +164,8 @@ def test_rows_take_the_place_of_those_with_their_key(table: Table, state: TableS
     table.append(written(table, rows(0, 1, 2)), state.progress, first)
     new = pa.Table.from_batches([rows(1, 2, 9, value=b"new")]).append_column(DELETED, pa.array([False, True, False]))
     table.upsert(with_day(new, table), "key", first, first.after({0: 10}))
-    found = {row["offset"]: row["value"] for row in table.columns(["offset", "value"]).read_all().to_pylist()}
-    assert found == {0: b"v", 1: b"new", 9: b"new"}
+    values = {row["offset"]: row["value"] for row in table.columns(["offset", "value"]).read_all().to_pylist()}
+    assert values == {0: b"v", 1: b"new", 9: b"new"}
     assert (now := table.state()) is not None
     assert now.progress == first.after({0: 10})
 
@@ -198,7 +198,7 @@ def test_compaction_and_vacuum_keep_rows_and_progress(table: Table, state: Table
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "message"),
     [
         ("topic", "users", "follows the topic orders, not users"),
         ("topic_id", "other", "was deleted and created again"),
@@ -206,9 +206,9 @@ def test_compaction_and_vacuum_keep_rows_and_progress(table: Table, state: Table
         ("partition_by", "hour", "was created with --partition-by day, not hour"),
     ],
 )
-def test_a_table_of_something_else_is_refused(name: str, value: str, told: str) -> None:
+def test_a_table_of_something_else_is_refused(name: str, value: str, message: str) -> None:
     other = TableOrigin(**{**{field: getattr(ORIGIN, field) for field in ORIGIN.__dataclass_fields__}, name: value})
-    with pytest.raises(TableError, match=told):
+    with pytest.raises(TableError, match=message):
         check_origin(ORIGIN, other, "/data/orders")
 
 

@@ -28,19 +28,19 @@ TP = TopicPartition
 
 
 @pytest.mark.parametrize(
-    ("given", "topics"),
+    ("options", "topics"),
     [
         ({"subscribe": "a, b,a"}, SubscribedTopics(("a", "b"))),
         ({"subscribePattern": "orders-.*"}, TopicPattern("orders-.*")),
         ({"assign": '{"a": [1, 0], "b": [2]}'}, AssignedPartitions((TP("a", 1), TP("a", 0), TP("b", 2)))),
     ],
 )
-def test_topics_are_a_list_a_pattern_or_partitions(given: Mapping[str, str], topics: object) -> None:
-    assert read_options({**SERVERS, **given}, streaming=True).topics == topics
+def test_topics_are_a_list_a_pattern_or_partitions(options: Mapping[str, str], topics: object) -> None:
+    assert read_options({**SERVERS, **options}, streaming=True).topics == topics
 
 
 @pytest.mark.parametrize(
-    ("given", "start"),
+    ("options", "start"),
     [
         ({}, Edge.LATEST),
         ({"startingOffsets": "Earliest"}, Edge.EARLIEST),
@@ -56,8 +56,8 @@ def test_topics_are_a_list_a_pattern_or_partitions(given: Mapping[str, str], top
         ({"startingOffsetsByTimestamp": '{"orders": {"0": 5}}'}, StartingTimes({TP("orders", 0): 5})),
     ],
 )
-def test_a_stream_begins_where_the_options_say(given: Mapping[str, str], start: object) -> None:
-    assert read_options({**ORDERS, **given}, streaming=True).start == start
+def test_a_stream_begins_where_the_options_say(options: Mapping[str, str], start: object) -> None:
+    assert read_options({**ORDERS, **options}, streaming=True).start == start
 
 
 def test_a_batch_begins_at_the_earliest_and_ends_at_the_latest() -> None:
@@ -71,7 +71,7 @@ def test_names_are_taken_in_any_case() -> None:
 
 
 def test_what_is_said_of_a_stream() -> None:
-    given = {
+    stream_options = {
         "maxBytesPerTrigger": "1000",
         "minOffsetsPerTrigger": "3",
         "maxTriggerDelay": "2m",
@@ -83,7 +83,7 @@ def test_what_is_said_of_a_stream() -> None:
         "startingOffsetsByTimestampStrategy": "latest",
         "kafka.max.poll.records": "10",
     }
-    options = read_options({**ORDERS, **given}, streaming=True)
+    options = read_options({**ORDERS, **stream_options}, streaming=True)
     assert (options.max_bytes, options.min_offsets, options.max_delay_ms) == (1000, 3, 120_000)
     assert (options.min_partitions, options.max_records_per_partition) == (8, 50)
     assert (options.fail_on_data_loss, options.committed, options.group_prefix) == (False, True, "p")
@@ -91,7 +91,7 @@ def test_what_is_said_of_a_stream() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("options", "message"),
     [
         ({"subscribe": ""}, "subscribe=: expected topics"),
         ({"assign": "{}"}, "expected one of subscribe, subscribePattern and assign, not subscribe and assign"),
@@ -115,15 +115,15 @@ def test_what_is_said_of_a_stream() -> None:
         ({"startingOffsetsByTimestampStrategy": "first"}, "expected error or latest"),
     ],
 )
-def test_what_a_stream_cannot_obey_is_told_in_one_line(given: Mapping[str, str], said: str) -> None:
+def test_what_a_stream_cannot_obey_is_told_in_one_line(options: Mapping[str, str], message: str) -> None:
     with pytest.raises(BadOption) as error:
-        read_options({**ORDERS, **given}, streaming=True)
-    assert said in str(error.value)
+        read_options({**ORDERS, **options}, streaming=True)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    "given",
+    "options",
     [
         {"startingOffsets": "latest"},
         {"startingOffsets": '{"orders": {"0": -1}}'},
@@ -133,19 +133,19 @@ def test_what_a_stream_cannot_obey_is_told_in_one_line(given: Mapping[str, str],
         {"maxBytesPerTrigger": "5"},
     ],
 )
-def test_what_a_batch_cannot_obey(given: Mapping[str, str]) -> None:
+def test_what_a_batch_cannot_obey(options: Mapping[str, str]) -> None:
     with pytest.raises(BadOption):
-        read_options({**ORDERS, **given}, streaming=False)
+        read_options({**ORDERS, **options}, streaming=False)
 
 
-@pytest.mark.parametrize("given", [{"subscribePattern": "("}, {"assign": '{"a": 0.5}'}, {"assign": "[0]"}, {}])
-def test_invalid_topics_are_refused(given: Mapping[str, str]) -> None:
+@pytest.mark.parametrize("options", [{"subscribePattern": "("}, {"assign": '{"a": 0.5}'}, {"assign": "[0]"}, {}])
+def test_invalid_topics_are_refused(options: Mapping[str, str]) -> None:
     with pytest.raises(BadOption):
-        read_options({**SERVERS, **given}, streaming=False)
+        read_options({**SERVERS, **options}, streaming=False)
 
 
 def test_what_is_said_of_a_write() -> None:
-    given = {
+    write_settings = {
         "topic": "out",
         "checkpointLocation": "/tmp/c",
         "queryName": "q",
@@ -156,14 +156,14 @@ def test_what_is_said_of_a_write() -> None:
         "includeTimestamp": "true",
         "kafka.linger.ms": "5",
     }
-    options = write_options({**SERVERS, **given})
+    options = write_options({**SERVERS, **write_settings})
     assert (options.topic, options.staging, options.codec) == ("out", "/tmp/c", Codec.NONE)
     assert (options.batch_bytes, options.transactional_id, options.transaction_timeout_ms) == (1000, "t", 5000)
     assert options.timestamps
 
 
 @pytest.mark.parametrize(
-    "given",
+    "options",
     [
         {"kafka.acks": "1"},
         {"kafka.enable.idempotence": "false"},
@@ -172,6 +172,6 @@ def test_what_is_said_of_a_write() -> None:
         {"kafka.partitioner.class": "Mine"},
     ],
 )
-def test_what_a_write_cannot_obey(given: Mapping[str, str]) -> None:
+def test_what_a_write_cannot_obey(options: Mapping[str, str]) -> None:
     with pytest.raises(BadOption):
-        write_options({**SERVERS, **given})
+        write_options({**SERVERS, **options})

@@ -28,11 +28,11 @@ class KnownCluster:
     hides_sizes: bool = False
 
     def topics(self, names: Collection[str] | None = None) -> dict[str, TopicMetadata]:
-        known = {
+        topics = {
             "a": TopicMetadata("a", uuid.UUID(int=7), {0: 1, 1: 1}),
             "__consumer_offsets": TopicMetadata("__consumer_offsets", uuid.UUID(int=8), {0: 1}, is_internal=True),
         }
-        return {name: topic for name, topic in known.items() if names is None or name in names}
+        return {name: topic for name, topic in topics.items() if names is None or name in names}
 
     def existing_topics(self, names: Collection[str]) -> dict[str, TopicMetadata]:
         if missing := set(names) - {"a"}:
