@@ -17,6 +17,7 @@ from leadline.broker.ports import Ports
 from leadline.broker.reply_queue import PendingReply
 from leadline.config.broker import broker_settings
 from leadline.model import TopicPartition
+from leadline.runtime.ports import SystemTime, Time
 from leadline.wire.classes import Message
 from leadline.wire.frames import parse_response, request_frame
 from leadline.wire.messages import (
@@ -104,11 +105,12 @@ class InMemoryClient:
 
 
 @asynccontextmanager
-async def in_memory_broker(path: Path, **settings: str) -> AsyncIterator[InMemoryClient]:
+async def in_memory_broker(path: Path, clock: Time | None = None, /, **settings: str) -> AsyncIterator[InMemoryClient]:
     broker_properties = (
         {"log.dirs": str(path)} | SETTINGS | {name.replace("_", "."): value for name, value in settings.items()}
     )
-    broker = Broker(broker_settings(broker_properties), Ports(files=Unsynced(), network=MemoryNetwork()))
+    ports = Ports(files=Unsynced(), network=MemoryNetwork(), time=clock or SystemTime())
+    broker = Broker(broker_settings(broker_properties), ports)
     await broker.start()
     try:
         yield InMemoryClient(broker)
@@ -116,9 +118,9 @@ async def in_memory_broker(path: Path, **settings: str) -> AsyncIterator[InMemor
         await broker.stop()
 
 
-def run(test: Callable[[InMemoryClient], Awaitable[None]], **settings: str) -> None:
+def run(test: Callable[[InMemoryClient], Awaitable[None]], clock: Time | None = None, /, **settings: str) -> None:
     async def main(path: Path) -> None:
-        async with asyncio.timeout(PATIENCE_S), in_memory_broker(path, **settings) as client:
+        async with asyncio.timeout(PATIENCE_S), in_memory_broker(path, clock, **settings) as client:
             await test(client)
 
     with contextmanager(in_memory.directory)() as path:

@@ -1,7 +1,8 @@
 """Accepts the connections of all listeners, as many as the quotas admit and as fast as the loop can afford.
 
-A connection that is not accepted yet waits in the queue of its listener: while max.connections is reached, until the
-next second while max.connection.creation.rate is reached, or while descriptors or memory are short.
+A connection that is not accepted yet waits in the queue of its listener: while max.connections is reached, while the
+one before it waits because max.connection.creation.rate is reached, or while descriptors or memory are short. Listeners
+do not wait for each other.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from leadline.broker.connection_quotas import ConnectionQuotas
 from leadline.log.files import CACHE
 from leadline.runtime.network import ListeningSocket, Network, Socket
 from leadline.runtime.ports import shortage
+from leadline.security.connection_rates import ConnectionRates
 
 log = logging.getLogger(__name__)
 
@@ -30,14 +32,29 @@ _ONE_FAILED = frozenset(
 Accepted = Callable[[Socket, str, int, str], None]  # a connection, the host and port of its peer, the listener's name
 
 
+class Listening:
+    """A listener, and the connection on it that came too fast, if there is one."""
+
+    def __init__(self, sock: ListeningSocket, name: str) -> None:
+        self.sock, self.name = sock, name
+        self.is_watched = False
+        self.delayed: tuple[Socket, str, int] | None = None  # goes on when its timer has run, and there is room
+        self.timer: asyncio.TimerHandle | None = None
+
+
 class Acceptor:
     def __init__(
-        self, network: Network, quotas: ConnectionQuotas, now: Callable[[], float], accepted: Accepted
+        self,
+        network: Network,
+        quotas: ConnectionQuotas,
+        rates: ConnectionRates,
+        now: Callable[[], float],
+        accepted: Accepted,
     ) -> None:
-        self._network, self._quotas, self._now, self._accepted = network, quotas, now, accepted
-        self._listeners: list[tuple[ListeningSocket, str]] = []
-        self._is_started = self._is_watching = False
-        self._next_second: asyncio.TimerHandle | None = None  # set while max.connection.creation.rate is reached
+        self._network, self._quotas, self._rates, self._now = network, quotas, rates, now
+        self._accepted = accepted
+        self._listeners: list[Listening] = []
+        self._is_started = False
         self._shortage: asyncio.TimerHandle | None = None  # set while accept fails
         self._shortage_logged_s = -SHORTAGE_LOG_SECONDS
 
@@ -47,7 +64,7 @@ class Acceptor:
             sock = self._network.listen(host, port, max(self._quotas.limits.socket_listen_backlog_size, 1))
         except OSError as error:
             raise OSError(error.errno, f"cannot listen on {host or '*'}:{port} ({name}): {error.strerror}") from None
-        self._listeners.append((sock, name))
+        self._listeners.append(Listening(sock, name))
         return sock.address
 
     def start(self) -> None:
@@ -56,14 +73,20 @@ class Acceptor:
 
     def update(self) -> None:
         """Watch the listeners, or stop watching them, as the quotas now say."""
-        has_room = self._quotas.has_room
-        should_watch = self._is_started and has_room and self._next_second is None and self._shortage is None
-        if self._is_watching and not has_room:
-            log.warning("%s is reached: new connections have to wait", self._quotas.reached())
-        if should_watch is not self._is_watching:
-            self._is_watching = should_watch
-            for sock, name in self._listeners:
-                sock.on_readable(partial(self._accept, sock, name) if should_watch else None)
+        for listening in self._listeners:
+            has_room = self._quotas.has_room(listening.name)
+            if has_room and listening.delayed is not None and listening.timer is None:
+                self._admit_delayed(listening)
+                has_room = self._quotas.has_room(listening.name)
+            if listening.is_watched and not has_room:
+                log.warning("%s is reached: new connections have to wait", self._quotas.reached(listening.name))
+            is_free = listening.delayed is None and self._shortage is None
+            self._watch(listening, self._is_started and has_room and is_free)
+
+    def _watch(self, listening: Listening, is_watched: bool) -> None:
+        if is_watched is not listening.is_watched:
+            listening.is_watched = is_watched
+            listening.sock.on_readable(partial(self._accept, listening) if is_watched else None)
 
     def try_again(self) -> None:
         """A connection has ended: there may be room now."""
@@ -73,31 +96,46 @@ class Acceptor:
         self.update()
 
     def close(self) -> None:
-        for sock, _ in self._listeners:
-            if self._is_watching:
-                sock.on_readable(None)
-            sock.close()
+        self._is_started = False
+        for listening in self._listeners:
+            self._watch(listening, False)
+            listening.sock.close()
+            if listening.timer is not None:
+                listening.timer.cancel()
+            if listening.delayed is not None:
+                listening.delayed[0].close()
         self._listeners.clear()
-        self._is_started = self._is_watching = False
-        for timer in (self._next_second, self._shortage):
-            if timer is not None:
-                timer.cancel()
+        if self._shortage is not None:
+            self._shortage.cancel()
 
-    def _accept(self, listening: ListeningSocket, listener: str) -> None:
+    def _accept(self, listening: Listening) -> None:
         """Accept all connections that wait, as far as they fit into this turn of the loop."""
         ends_s = self._now() + ACCEPT_SECONDS
-        while self._quotas.has_room and self._may_create():
+        while self._quotas.has_room(listening.name):
             try:
-                sock, host, port = listening.accept_connection()
+                sock, host, port = listening.sock.accept_connection()
             except OSError as error:
                 if not self._is_passing(error):
                     break
                 continue
-            self._quotas.created()
-            self._accepted(sock, host, port, listener)
+            delay_ms = self._rates.listener_delay_ms(listening.name, int(self._now() * 1000))
+            if delay_ms:
+                listening.delayed = sock, host, port
+                listening.timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._delay_ended, listening)
+                break
+            self._accepted(sock, host, port, listening.name)
             if self._now() > ends_s:
                 break
         self.update()
+
+    def _delay_ended(self, listening: Listening) -> None:
+        listening.timer = None
+        self.update()
+
+    def _admit_delayed(self, listening: Listening) -> None:
+        assert listening.delayed is not None
+        (sock, host, port), listening.delayed = listening.delayed, None
+        self._accepted(sock, host, port, listening.name)
 
     def _is_passing(self, error: OSError) -> bool:
         """Whether the next accept may succeed right away."""
@@ -116,13 +154,3 @@ class Acceptor:
             self._shortage_logged_s = self._now()
             log.error("connections cannot be accepted for now, and have to wait: %s", shortage(error) or error)
         self._shortage = asyncio.get_running_loop().call_later(SHORTAGE_SECONDS, self.try_again)
-
-    def _may_create(self) -> bool:
-        delay_s = self._quotas.seconds_to_wait(self._now())
-        if delay_s > 0 and self._next_second is None:
-            self._next_second = asyncio.get_running_loop().call_later(delay_s, self._begin_second)
-        return delay_s <= 0
-
-    def _begin_second(self) -> None:
-        self._next_second = None
-        self.update()

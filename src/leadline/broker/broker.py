@@ -21,6 +21,7 @@ from leadline.broker.listener_security import Credentials, ListenerSecurities, d
 from leadline.broker.net import Net
 from leadline.broker.ports import Ports
 from leadline.broker.presence import Presence
+from leadline.broker.quotas import client_quotas, connection_rates, start_dropping_idle
 from leadline.broker.reconfiguration import Reconfiguration, limits_of, load_dynamic_settings, topic_config
 from leadline.broker.requests import Requests
 from leadline.cluster.dynamic_configs import DynamicConfigs
@@ -56,8 +57,6 @@ from leadline.replication.replicas import Replicas
 from leadline.runtime.deferred_completions import of_running_loop
 from leadline.runtime.network import host_name
 from leadline.runtime.ports import raise_descriptor_limit
-from leadline.security.client_quotas import ClientQuotas
-from leadline.security.connection_rates import ConnectionRates
 from leadline.security.dynamic_passwords import DynamicPasswords
 from leadline.security.quota_store import QuotaStore
 from leadline.security.scram_users import ScramUserCredentials
@@ -117,13 +116,15 @@ class Broker:
             self.securities = ListenerSecurities(self.settings.current, self._credentials, read)
             self._credentials.decoy_key = decoy_key(identity.cluster_id, self.settings.current)
             logins = Logins(self.clock, self.files.read_into, self.securities.by_listener)
-            self.net = Net(limits_of(self.settings.current), self.ports.network, self.clock.monotonic_s, logins)
+            limits, rates = limits_of(self.settings.current), connection_rates(self.settings.current)
+            self.net = Net(limits, self.ports.network, self.clock.monotonic_s, logins, rates)
             stack.callback(self.net.stop_listening)
             self._listen()
             self._build(identity)
             await make_persistent_nodes(self.tree)
             stack.push_async_callback(self.client_configs.stop)
             await self.client_configs.start()
+            start_dropping_idle(self.client_configs, self.clock, stack)
             if self.services.acls is not None:
                 await start_following(self.services.acls, self.services.audit, self.clock, stack)
             if self.services.tokens is not None:
@@ -209,8 +210,8 @@ class Broker:
         brokers = InterBroker(settings, identity.broker, self.ports.network, self.securities.between_brokers)
         me = BrokerInfo(identity.broker, self.advertised, settings.broker.broker_rack)
         self.metadata = MetadataCache(me, identity.cluster_id)
-        rates = ConnectionRates(self.addresses, settings.listeners.inter_broker.name)
-        self.client_configs = QuotaStore(self.tree, ClientQuotas(), rates, self.clock)
+        quotas = client_quotas(settings.broker)
+        self.client_configs = QuotaStore(self.tree, quotas, self.net.rates, self.clock)
         self.client_configs.on_change.append(self._credentials.users.put)
         self._credentials.tokens = token_store(settings.broker, self.tree, self.clock, self.chance)
         self.peers = Peers(self.metadata, settings.listeners.inter_broker.name, brokers.channel)

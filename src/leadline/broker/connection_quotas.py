@@ -1,6 +1,10 @@
-"""How many connections there may be: in all, from one address, and new ones in a second.
+"""How many connections there may be: in all, on one listener, from one address.
 
 Pure: counts in, verdicts out.
+
+    the listener between brokers, if it is not the only one, is protected: max.connections does not hold it up, and
+    connections of other listeners give way to those on it
+How fast they may come is measured by `security/connection_rates.py`.
 """
 
 from collections import Counter
@@ -17,10 +21,14 @@ class ConnectionLimits:
 
     socket_request_max_bytes: int = 104_857_600
     max_connections: int = INT_MAX
+    max_connections_of_listeners: tuple[tuple[str, int], ...] = ()
+    protected_listener: str | None = None
+    capacity: int = INT_MAX  # the share of descriptors; no listener goes beyond it
     max_connections_per_ip: int = INT_MAX
     max_connections_per_ip_overrides: tuple[tuple[str, int], ...] = ()
     connections_max_idle_ms: int = 600_000
     max_connection_creation_rate: int = INT_MAX
+    creation_rates_of_listeners: tuple[tuple[str, int], ...] = ()
     descriptor_limit: int = 0  # 0: connections are bounded by max.connections before it
     queued_max_request_bytes: int = -1
     socket_send_buffer_bytes: int = SEND_BUFFER_BYTES
@@ -32,19 +40,32 @@ class ConnectionQuotas:
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
         self._count = 0
+        self._count_per_listener: Counter[str] = Counter()
         self._count_per_ip: Counter[str] = Counter()
-        self._second_s, self._created = 0.0, 0  # connections that were created since this second began
+
+    def has_room(self, listener: str) -> bool:
+        limits = self.limits
+        if self._count >= limits.capacity or self._count_per_listener[listener] >= self._limit_of_listener(listener):
+            return False
+        return listener == limits.protected_listener or self._count < limits.max_connections
 
     @property
-    def has_room(self) -> bool:
-        return self._count < self.limits.max_connections
+    def excess(self) -> int:
+        """So many connections of listeners that are not protected have to go."""
+        unprotected = self._count - self._count_per_listener[self.limits.protected_listener or ""]
+        return min(self._count - self.limits.max_connections, unprotected)
 
-    def reached(self) -> str:
+    def reached(self, listener: str) -> str:
         """The limit that leaves no room."""
         count, descriptors = self.limits.max_connections, self.limits.descriptor_limit
+        if self._count < count and self._count_per_listener[listener] >= self._limit_of_listener(listener):
+            return f"max.connections={self._limit_of_listener(listener)} of listener {listener}"
         if descriptors:
             return f"the share of ulimit -n={descriptors}, {count} connections,"
         return f"max.connections={count}"
+
+    def _limit_of_listener(self, listener: str) -> int:
+        return dict(self.limits.max_connections_of_listeners).get(listener, INT_MAX)
 
     def limit_of(self, host: str) -> int:
         return dict(self.limits.max_connections_per_ip_overrides).get(host, self.limits.max_connections_per_ip)
@@ -52,21 +73,14 @@ class ConnectionQuotas:
     def admits(self, host: str) -> bool:
         return self._count_per_ip[host] < self.limit_of(host)
 
-    def opened(self, host: str) -> None:
+    def opened(self, listener: str, host: str) -> None:
         self._count += 1
+        self._count_per_listener[listener] += 1
         self._count_per_ip[host] += 1
 
-    def closed(self, host: str) -> None:
+    def closed(self, listener: str, host: str) -> None:
         self._count -= 1
+        self._count_per_listener[listener] -= 1
         self._count_per_ip[host] -= 1
         if not self._count_per_ip[host]:
             del self._count_per_ip[host]
-
-    def seconds_to_wait(self, now_s: float) -> float:
-        """Until max.connection.creation.rate allows another connection. 0: now."""
-        if now_s - self._second_s >= 1.0:
-            self._second_s, self._created = now_s, 0
-        return 0.0 if self._created < self.limits.max_connection_creation_rate else self._second_s + 1.0 - now_s
-
-    def created(self) -> None:
-        self._created += 1

@@ -1,7 +1,7 @@
 """The connections of a broker: accepts them, bounds them, closes idle ones, and closes all of them in the end.
 
-`acceptor` accepts, `connection` serves one client, `connection_quotas` counts. `authentication` and `tls_socket`
-protect listeners that are not PLAINTEXT.
+`acceptor` accepts, `connection` serves one client, `connection_quotas` counts and `security/connection_rates` measures.
+`authentication` and `tls_socket` protect listeners that are not PLAINTEXT.
 """
 
 import asyncio
@@ -18,8 +18,12 @@ from leadline.runtime.deferred_completions import DeferredCompletions
 from leadline.runtime.network import Network, Socket, TcpNetwork
 from leadline.runtime.ports import OsFiles, SystemTime
 from leadline.runtime.step_scheduler import StepScheduler
+from leadline.security.connection_rates import ConnectionRates
+from leadline.security.hosts import host_address
 
 log = logging.getLogger(__name__)
+
+MAX_REFUSED = 1000  # connections that wait to be closed; of more, the first one is closed at once
 
 
 class Net:
@@ -32,8 +36,11 @@ class Net:
         network: Network | None = None,
         now: Callable[[], float] = SystemTime.monotonic_s,
         logins: Logins | None = None,
+        rates: ConnectionRates | None = None,
     ) -> None:
         self.limits, self.now = limits, now
+        self.rates = rates or ConnectionRates((), "")
+        self._limit_rates()
         self.logins = logins or Logins(SystemTime(), OsFiles.read_into, {})
         self.connections: set[Connection] = set()
         self.memory = FrameMemory(asyncio.get_running_loop().call_soon)
@@ -41,11 +48,13 @@ class Net:
         self.scheduler = StepScheduler(asyncio.get_running_loop())
         self.readahead = Readahead()
         self._quotas = ConnectionQuotas(limits)
-        self._acceptor = Acceptor(network or TcpNetwork(), self._quotas, now, self._accepted)
+        self._acceptor = Acceptor(network or TcpNetwork(), self._quotas, self.rates, now, self._accepted)
+        self._refused: dict[Socket, asyncio.TimerHandle] = {}  # connections that came too fast, the first one first
         self._idle_timer: asyncio.TimerHandle | None = None
 
     def listen(self, name: str, host: str, port: int) -> tuple[str, int]:
         """Bind a listener. As in Kafka, an empty host means all addresses. The address that it is bound to."""
+        self.rates.add_listener(name)
         return self._acceptor.listen(name, host, port)
 
     def start(self, serve: ServeFrame, completions: DeferredCompletions | None = None) -> None:
@@ -59,13 +68,26 @@ class Net:
         """Obey other limits from now on. If fewer connections are allowed, those are closed that were idle longest."""
         self.limits = self._quotas.limits = limits
         self.memory.configure(limits.socket_request_max_bytes, limits.queued_max_request_bytes)
+        self._limit_rates()
         self._acceptor.update()
-        excess = len(self.connections) - limits.max_connections
+        self._close_excess()
+
+    def _limit_rates(self) -> None:
+        self.rates.broker_limit = self.limits.max_connection_creation_rate
+        self.rates.listener_limits = dict(self.limits.creation_rates_of_listeners)
+
+    def _close_excess(self) -> None:
+        """Connections of protected listeners stay."""
+        excess, limits = self._quotas.excess, self.limits
         if excess > 0:
-            for connection in sorted(self.connections, key=lambda it: (it.is_served, it.last_active))[:excess]:
+            others = [it for it in self.connections if it.listener != limits.protected_listener]
+            for connection in sorted(others, key=lambda it: (it.is_served, it.last_active))[:excess]:
                 connection.close(f"max.connections={limits.max_connections} is exceeded")
 
     def _accepted(self, sock: Socket, host: str, port: int, listener: str) -> None:
+        if delay_ms := self.rates.address_delay_ms(listener, host_address(host), int(self.now() * 1000)):
+            self._refuse_later(sock, delay_ms)
+            return
         if not self._quotas.admits(host):
             limit = self._quotas.limit_of(host)
             log.warning("connection from %s refused: max.connections.per.ip=%d is reached", host, limit)
@@ -74,12 +96,23 @@ class Net:
         sock.set_buffers(self.limits.socket_send_buffer_bytes, self.limits.socket_receive_buffer_bytes)
         connection = Connection(self, self.logins.protect(sock, listener), host, port, listener)
         self.connections.add(connection)
-        self._quotas.opened(host)
+        self._quotas.opened(listener, host)
+        self._close_excess()
         self.logins.begin(connection)
         try:
             connection.start()
         except OSError as error:  # the loop cannot watch it
             connection.close(f"it cannot be served: {error}")
+
+    def _refuse_later(self, sock: Socket, delay_ms: int) -> None:
+        """Its address connects too often: nothing is read from it, and it is closed in the end, as in Kafka."""
+        if len(self._refused) >= MAX_REFUSED:
+            self._refuse(next(iter(self._refused)))
+        self._refused[sock] = asyncio.get_running_loop().call_later(delay_ms / 1000, self._refuse, sock)
+
+    def _refuse(self, sock: Socket) -> None:
+        self._refused.pop(sock).cancel()
+        sock.close()
 
     def logged_in(self, connection: Connection) -> None:
         self.logins.ended(connection)
@@ -87,7 +120,7 @@ class Net:
     def closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
         self.logins.ended(connection)
-        self._quotas.closed(connection.host)
+        self._quotas.closed(connection.listener, connection.host)
         self._acceptor.try_again()
 
     # Idle connections
@@ -114,6 +147,8 @@ class Net:
     async def close(self, grace_seconds: float = 2.0) -> None:
         """No new connections. Requests under way may finish for a moment; then all connections are closed."""
         self.stop_listening()
+        for sock in list(self._refused):
+            self._refuse(sock)
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         answers = [answer for connection in self.connections for answer in connection.answers]

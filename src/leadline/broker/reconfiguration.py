@@ -112,6 +112,9 @@ def limits_of(settings: BrokerSettings) -> ConnectionLimits:
     return ConnectionLimits(
         socket_request_max_bytes=config.socket_request_max_bytes,
         max_connections=min(config.max_connections, most),
+        max_connections_of_listeners=_of_listeners(settings, "max.connections", config.max_connections),
+        protected_listener=settings.listeners.inter_broker.name if len(settings.listeners.bound) > 1 else None,
+        capacity=most,
         descriptor_limit=descriptor_limit() if most < config.max_connections else 0,
         max_connections_per_ip=config.max_connections_per_ip,
         max_connections_per_ip_overrides=tuple(
@@ -120,12 +123,21 @@ def limits_of(settings: BrokerSettings) -> ConnectionLimits:
             for address in _addresses_of(host)
         ),
         max_connection_creation_rate=config.max_connection_creation_rate,
+        creation_rates_of_listeners=_of_listeners(
+            settings, "max.connection.creation.rate", config.max_connection_creation_rate
+        ),
         connections_max_idle_ms=config.connections_max_idle_ms,
         queued_max_request_bytes=config.queued_max_request_bytes,
         socket_send_buffer_bytes=SEND_BUFFER_BYTES if send_buffer is None else config.socket_send_buffer_bytes,
         socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
         socket_listen_backlog_size=LISTEN_BACKLOG if backlog is None else config.socket_listen_backlog_size,
     )
+
+
+def _of_listeners(settings: BrokerSettings, name: str, of_all: int) -> tuple[tuple[str, int], ...]:
+    """A limit of each listener: its own, or that of the broker, as in Kafka."""
+    listeners = [listener.name for listener in settings.listeners.bound]
+    return tuple((listener, int(settings.own_of_listener(listener).get(name, of_all))) for listener in listeners)
 
 
 def _addresses_of(host: str) -> list[str]:

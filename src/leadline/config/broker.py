@@ -40,8 +40,7 @@ _OF_MECHANISM = (
     "sasl.server.callback.handler.class",
     "connections.max.reauth.ms",
 )
-_ONE_LIMIT = ("max.connections", "max.connection.creation.rate")  # Kafka can limit each listener separately
-_OF_ONE_LISTENER = frozenset((*_ONE_LIMIT, *SecurityConfig.rows(), JAAS))
+_OF_ONE_LISTENER = frozenset(("max.connections", "max.connection.creation.rate", *SecurityConfig.rows(), JAAS))
 _NOT_SUPPORTED = {
     "config.providers": "values are not looked up elsewhere; write them out",
     "authorizer.zookeeper.url": "ACLs are in the ZooKeeper of zookeeper.connect",
@@ -205,12 +204,7 @@ def _check_listener_settings(listeners: Listeners, properties: Mapping[str, str]
     for name, text in properties.items():
         row = row_of(name)
         if row and _is_of_listener(name, listeners):
-            value = row._replace(name=name).read(text)
-            if row.name in _ONE_LIMIT and value != row.default:
-                raise InvalidSetting(
-                    f"{name}={text.strip()}: not supported: connections of all listeners are counted together; "
-                    f"set {row.name}"
-                )
+            row._replace(name=name).read(text)
 
 
 def _check_inter_broker_mechanism(settings: BrokerSettings) -> None:

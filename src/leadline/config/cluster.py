@@ -51,6 +51,14 @@ class ClusterConfig(Settings):
     controlled_shutdown_max_retries: int = setting(3, INT, "attempts to hand over leadership")
     controlled_shutdown_retry_backoff_ms: int = setting(5000, LONG, "interval between these attempts")
 
+    quota_window_num: int = setting(
+        11, INT, "number of windows that measure the rates of clients", at_least(1), importance=LOW
+    )
+    quota_window_size_seconds: int = setting(1, INT, "length of a window", at_least(1), importance=LOW)
+    controller_quota_window_num: int = setting(
+        11, INT, "number of windows that measure the rate of changes to topics", at_least(1), importance=LOW
+    )
+    controller_quota_window_size_seconds: int = setting(1, INT, "length of a window", at_least(1), importance=LOW)
     replication_quota_window_num: int = setting(
         11, INT, "number of windows that measure the rate of replication", at_least(1), importance=LOW
     )

@@ -32,7 +32,6 @@ PER_BROKER, CLUSTER_WIDE = Mode.PER_BROKER, Mode.CLUSTER_WIDE
 def rows() -> Iterator[SettingRow]:
     groups = (
         _threads,
-        _quotas,
         _metrics,
         _plugins,
         _zookeeper,
@@ -77,13 +76,6 @@ def _threads() -> Iterator[SettingRow]:
     yield row("fetch.purgatory.purge.interval.requests", INT, 1000, "completed fetches between two purges")
     yield row("producer.purgatory.purge.interval.requests", INT, 1000, "completed produce requests between two purges")
     yield row("delete.records.purgatory.purge.interval.requests", INT, 1, "completed deletions between two purges")
-
-
-def _quotas() -> Iterator[SettingRow]:
-    row = accepted("there are no quotas of clients")
-    for name, what in (("quota", "a client's rate"), ("controller.quota", "the rate of changes to topics")):
-        yield row(f"{name}.window.num", INT, 11, f"windows over which {what} is measured", at_least(1), importance=LOW)
-        yield row(f"{name}.window.size.seconds", INT, 1, "length of a window", at_least(1), importance=LOW)
 
 
 def _metrics() -> Iterator[SettingRow]:

@@ -37,6 +37,9 @@ class ConnectionRates:
         self._listeners = {listener: Rate(*self._window) for listener in listeners}
         self._addresses: dict[str, Rate] = {}
 
+    def add_listener(self, listener: str) -> None:
+        self._listeners.setdefault(listener, Rate(*self._window))
+
     def listener_delay_ms(self, listener: str, now_ms: int) -> int:
         """So long the acceptor waits before it goes on with a connection."""
         for_broker = 0

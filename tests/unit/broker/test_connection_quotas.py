@@ -1,4 +1,4 @@
-"""How many connections there may be is counted in all, by address and by second."""
+"""How many connections there may be is counted in all, by listener and by address."""
 
 import pytest
 
@@ -7,12 +7,34 @@ from leadline.broker.connection_quotas import ConnectionLimits, ConnectionQuotas
 
 def test_there_is_room_until_max_connections_are_open() -> None:
     quotas = ConnectionQuotas(ConnectionLimits(max_connections=2))
-    quotas.opened("a")
-    assert quotas.has_room
-    quotas.opened("b")
-    assert not quotas.has_room
-    quotas.closed("a")
-    assert quotas.has_room
+    quotas.opened("L", "a")
+    assert quotas.has_room("L")
+    quotas.opened("M", "b")
+    assert not quotas.has_room("L")
+    quotas.closed("L", "a")
+    assert quotas.has_room("L")
+
+
+def test_a_listener_has_its_own_limit() -> None:
+    quotas = ConnectionQuotas(ConnectionLimits(max_connections=9, max_connections_of_listeners=(("L", 1),)))
+    quotas.opened("L", "a")
+    assert (quotas.has_room("L"), quotas.has_room("M")) == (False, True)
+    assert quotas.reached("L") == "max.connections=1 of listener L"
+
+
+def test_max_connections_does_not_hold_up_the_protected_listener_and_others_give_way() -> None:
+    limits = ConnectionLimits(max_connections=2, protected_listener="BROKERS", capacity=4)
+    quotas = ConnectionQuotas(limits)
+    for listener in ("CLIENTS", "CLIENTS", "BROKERS"):
+        quotas.opened(listener, "a")
+    assert (quotas.has_room("CLIENTS"), quotas.has_room("BROKERS"), quotas.excess) == (False, True, 1)
+    quotas.opened("BROKERS", "a")
+    assert not quotas.has_room("BROKERS")  # there is no descriptor left for it
+    assert quotas.excess == 2
+    quotas.closed("CLIENTS", "a")
+    quotas.closed("CLIENTS", "a")
+    quotas.opened("BROKERS", "a")
+    assert quotas.excess == 0  # its own connections stay
 
 
 @pytest.mark.parametrize(
@@ -20,23 +42,14 @@ def test_there_is_room_until_max_connections_are_open() -> None:
     [(0, "max.connections=2"), (1024, "the share of ulimit -n=1024, 2 connections,")],
 )
 def test_the_limit_that_is_reached_is_named(descriptors: int, text: str) -> None:
-    assert ConnectionQuotas(ConnectionLimits(max_connections=2, descriptor_limit=descriptors)).reached() == text
+    assert ConnectionQuotas(ConnectionLimits(max_connections=2, descriptor_limit=descriptors)).reached("L") == text
 
 
 def test_an_address_has_its_own_limit() -> None:
     quotas = ConnectionQuotas(ConnectionLimits(max_connections_per_ip=1, max_connections_per_ip_overrides=(("b", 2),)))
     for host in ("a", "b"):
-        quotas.opened(host)
+        quotas.opened("L", host)
     assert [quotas.admits(host) for host in ("a", "b", "c")] == [False, True, True]
-    quotas.closed("a")
-    quotas.opened("b")
+    quotas.closed("L", "a")
+    quotas.opened("L", "b")
     assert [quotas.admits(host) for host in ("a", "b", "c")] == [True, False, True]
-
-
-def test_so_many_are_created_in_a_second() -> None:
-    quotas = ConnectionQuotas(ConnectionLimits(max_connection_creation_rate=2))
-    assert quotas.seconds_to_wait(10.0) == 0
-    quotas.created()
-    quotas.created()
-    assert quotas.seconds_to_wait(10.25) == pytest.approx(0.75)
-    assert quotas.seconds_to_wait(11.0) == 0

@@ -35,6 +35,7 @@ from tests.support.waiting import eventually
 
 Served = Reply | PendingReply | Awaitable[Reply | None] | None
 SECONDS = 60
+BLOCKED = ReceiveState.BLOCKED
 
 
 def sized(data: bytes) -> bytes:
@@ -327,14 +328,78 @@ def test_a_request_under_way_is_carried_out_though_its_peer_leaves(
     assert complaints(caplog) == []
 
 
-def test_connections_beyond_the_rate_wait_for_the_next_second() -> None:
+def test_connections_beyond_the_rate_wait() -> None:
+    """As in Kafka: those of ten seconds may come at once, and the next one waits for a second."""
+
     async def test() -> None:
-        async with loopback_server(max_connection_creation_rate=2) as server:
+        async with loopback_server(max_connection_creation_rate=1) as server:
             began = asyncio.get_running_loop().time()
-            peers = [await server.peer() for _ in range(5)]
-            answers = await asyncio.gather(*(peer.ask(b"hello") for peer in peers))
-            assert answers == [b"hello"] * 5
-            assert asyncio.get_running_loop().time() - began >= 1.9
+            peers = [await server.peer() for _ in range(11)]
+            assert await asyncio.gather(*(peer.ask(b"hello") for peer in peers)) == [b"hello"] * 11
+            assert asyncio.get_running_loop().time() - began >= 0.5
+
+    run(test)
+
+
+def test_an_address_that_connects_too_often_is_closed_unread_and_counts_nowhere() -> None:
+    async def test() -> None:
+        async with loopback_server() as server:
+            server.net.rates.address_limits["127.0.0.1"] = 1
+            peers = [await server.peer() for _ in range(10)]
+            assert await asyncio.gather(*(peer.ask(b"x") for peer in peers)) == [b"x"] * 10
+            refused = await server.peer()
+            refused.send(b"never read")
+            assert await refused.receive() is None
+            assert len(server.net.connections) == 10
+            del server.net.rates.address_limits["127.0.0.1"]
+            assert await (await server.peer()).ask(b"x") == b"x"
+
+    run(test)
+
+
+def test_a_muted_connection_is_not_read_until_its_time_is_over() -> None:
+    async def test() -> None:
+        served = list[bytes]()
+
+        def mute(connection: Connection, frame: memoryview) -> Served:
+            served.append(bytes(frame))
+            if bytes(frame) == b"mute":
+                connection.mute(60_000)
+            return [sized(bytes(frame))]
+
+        async with loopback_server(mute) as server:
+            peer, other = await server.peer(), await server.peer()
+            peer.send(b"mute", b"next")
+            assert await peer.receive() == b"mute"  # the reply leaves at once
+            peer.send(b"after")
+            assert await other.ask(b"other") == b"other"
+            await turns()
+            assert served == [b"mute", b"other"]
+            (muted,) = [connection for connection in server.net.connections if connection.receive_state is BLOCKED]
+            assert muted._unmuting is not None
+            muted._unmuting.cancel()
+            muted._unmute()
+            assert [await peer.receive(), await peer.receive()] == [b"next", b"after"]
+
+    run(test)
+
+
+def test_a_connection_that_is_muted_twice_stays_so_for_the_longer_time() -> None:
+    async def test() -> None:
+        times_ms = iter([60_000, 1])
+
+        def mute(connection: Connection, frame: memoryview) -> Served:
+            connection.mute(next(times_ms))
+            connection.mute(next(times_ms))
+            return [sized(bytes(frame))]
+
+        async with loopback_server(mute) as server:
+            peer = await server.peer()
+            assert await peer.ask(b"x") == b"x"
+            (connection,) = server.net.connections
+            assert connection.receive_state is BLOCKED
+            assert connection._unmuting is not None
+            assert connection._unmuting.when() > asyncio.get_running_loop().time() + 30
 
     run(test)
 

@@ -110,7 +110,6 @@ def test_the_two_names_of_the_id_are_one() -> None:
         ({"inter.broker.protocol.version": "9"}, "must be a release of Kafka"),
         ({"metric.reporters": "com.example.Reporter"}, "not supported: Java classes cannot be loaded"),
         ({"offsets.commit.required.acks": "1"}, "not supported: commits wait for all in-sync replicas"),
-        ({"listener.name.plaintext.max.connections": "9"}, "connections of all listeners are counted together"),
         ({"listener.name.plaintext.max.connections": "many"}, "must be a 32-bit whole number"),
         ({"zookeeper.ssl.truststore.location": "/x"}, "not supported: connections to ZooKeeper are plain"),
         ({"replica.fetch.wait.max.ms": "40000"}, r"must not exceed replica\.socket\.timeout\.ms=30000"),
