@@ -18,8 +18,15 @@ STOP_SECONDS = 120
 class RunningBroker:
     """Started, listening; ended at the latest when its context is left."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str], descriptors: int | None = None) -> None:
-        self.descriptors = descriptors
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, str],
+        descriptors: int | None = None,
+        properties: Path | None = None,
+    ) -> None:
+        """`properties`: a file that has all its settings."""
+        self.descriptors, self.properties = descriptors, properties
         self.directory, self.settings, self.log = directory, dict(settings), directory.with_suffix(".log")
         self.port = 0
         self.start()
@@ -34,11 +41,9 @@ class RunningBroker:
 
     def start(self) -> None:
         before = len(re.findall(r"  try ", self.output())) if self.log.exists() else 0
-        settings = {"log.dirs": str(self.directory), "listeners": f"PLAINTEXT://localhost:{self.port}"} | self.settings
-        sets = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "leadline", "start", *sets],
+                [sys.executable, "-m", "leadline", "start", *self._arguments()],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -46,6 +51,12 @@ class RunningBroker:
                 preexec_fn=self._limit if self.descriptors is not None else None,
             )
         self._wait_until_ready(before)
+
+    def _arguments(self) -> list[str]:
+        if self.properties is not None:
+            return [str(self.properties)]
+        settings = {"log.dirs": str(self.directory), "listeners": f"PLAINTEXT://localhost:{self.port}"} | self.settings
+        return [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
 
     def _limit(self) -> None:
         assert self.descriptors is not None
