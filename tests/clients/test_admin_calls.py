@@ -64,7 +64,7 @@ def test_what_cannot_be_created_is_refused(client: Client, topic: str) -> None:
         client.ask("delete_topic", topic=f"{topic}-3")
 
 
-def test_settings_are_told_replaced_and_changed(client: Client, topic: str) -> None:
+def test_settings_are_described_replaced_and_changed(client: Client, topic: str) -> None:
     config = client.ask("describe_config", topic=topic)
     assert (config["retention.ms"], config["segment.bytes"], config["cleanup.policy"]) == ("-1", "100000", "delete")
     assert len(config) > 30
@@ -87,7 +87,7 @@ def test_settings_are_told_replaced_and_changed(client: Client, topic: str) -> N
             client.ask("alter_config", topic=topic, changes=[("SET", "segment.ms", "soon")])
 
 
-def test_records_are_deleted_and_offsets_told(client: Client, topic: str) -> None:
+def test_records_are_deleted_and_offsets_listed(client: Client, topic: str) -> None:
     fill(client, topic, 10)
     where = {"topic": topic, "partition": 0}
     assert client.ask("list_offset", **where, at="earliest") == 0
@@ -111,7 +111,7 @@ def test_a_time_after_the_last_record_leads_nowhere_or_to_the_end(client: Client
     assert offset == (3 if client.name in ("franz-go", "kafkajs") else -1)
 
 
-def test_log_directories_tell_how_much_lies_in_them(client: Client, topic: str, broker: RunningBroker) -> None:
+def test_log_directories_are_described_with_their_sizes(client: Client, topic: str, broker: RunningBroker) -> None:
     if not lacks(client, "describe_log_dirs", topic=topic):
         fill(client, topic, 10)
         size = Path(broker.directory, f"{topic}-0", "00000000000000000000.log").stat().st_size

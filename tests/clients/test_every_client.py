@@ -58,7 +58,7 @@ def test_every_acknowledged_offset_is_given_once_and_without_gaps(name: str, wri
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_batches_lie_on_disk_as_the_client_was_told_to_make_them(
+def test_batches_are_stored_with_the_codec_and_producer_id_of_the_client(
     name: str, written: Written, broker: RunningBroker
 ) -> None:
     written(name)

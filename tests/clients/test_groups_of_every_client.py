@@ -47,7 +47,7 @@ def test_members_of_all_kinds_take_turns_in_one_group(clients: Clients) -> None:
     assert sorted(all_read) == sorted(rows)
 
 
-def test_every_client_tells_what_was_committed(clients: Clients, client: Client) -> None:
+def test_every_client_fetches_committed_offsets(clients: Clients, client: Client) -> None:
     topic = group = f"told-to-{client.name}"
     rows = filled(client, topic, 30)
     clients("java").ask("read_in_group", topic=topic, group=group, count=30, isolation="read_uncommitted")

@@ -168,7 +168,7 @@ def rows(output: str) -> list[list[str]]:
     return sorted(lines[1:])
 
 
-def test_a_group_is_told_moved_and_deleted(tools: Tools, clients: Clients) -> None:
+def test_a_group_is_described_reset_and_deleted(tools: Tools, clients: Clients) -> None:
     topic = group = "grouped"
     fill(clients, topic, 20)
     clients("librdkafka").ask("read_in_group", topic=topic, group=group, count=20, isolation="read_committed")

@@ -62,6 +62,6 @@ async def come_and_go(port: int) -> None:
             assert await member.commit(TOPIC, 0, 7) == 0
 
 
-def test_two_hundred_members_settle_whoever_comes_and_goes(broker: RunningBroker) -> None:
+def test_two_hundred_members_settle_while_members_join_and_leave(broker: RunningBroker) -> None:
     create_topic(broker.bootstrap, TOPIC)
     asyncio.run(come_and_go(broker.port))

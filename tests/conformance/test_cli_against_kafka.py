@@ -156,7 +156,7 @@ def test_a_whole_file_is_one_record(kafka: Broker, tmp_path: Path) -> None:
     assert [(row["key"], row["value"]) for row in rows] == [("a", "two\nlines"), (None, "\n\n")]
 
 
-def test_records_that_fail_are_told_and_counted_and_the_others_are_stored(kafka: Broker) -> None:
+def test_failed_records_are_reported_and_counted_and_the_others_are_stored(kafka: Broker) -> None:
     leadline(kafka, "topics", "create", "small", "--partitions", "1", "--config", "max.message.bytes=1000")
     produced = b"a\n" + b"x" * 5000 + b"\nb\n"
     _, err = leadline(kafka, "produce", "small", "--property", "batch.size=100", stdin=produced, code=1)

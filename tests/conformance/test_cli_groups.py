@@ -117,7 +117,7 @@ def test_an_active_group_is_described_as_kafkas_tool_does(cluster: Side) -> None
         assert "ben on " in line
 
 
-def test_the_last_rebalances_are_told_where_the_cluster_keeps_them(cluster: Side) -> None:
+def test_the_last_rebalances_are_shown_where_the_cluster_keeps_them(cluster: Side) -> None:
     topic = topic_with_records(cluster, "rebalanced")
     with members(cluster, "watched", topic, "anna"):
         text = "\n".join(lines(cluster, "groups", "describe", "watched"))

@@ -616,7 +616,9 @@ def waiting(kafka: str, ours: str) -> Iterator[list[Future[object]]]:
 
 
 @pytest.mark.parametrize("name", sorted(SCRIPTS, key=WAITING.__eq__))
-def test_applications_are_told_the_same(name: str, kafka: str, ours: str, waiting: list[Future[object]]) -> None:
+def test_applications_get_the_same_results_from_both_brokers(
+    name: str, kafka: str, ours: str, waiting: list[Future[object]]
+) -> None:
     with ThreadPoolExecutor(2) as threads:
         runs = waiting if name == WAITING else [threads.submit(run_script, address, name) for address in (kafka, ours)]
         theirs_done, ours_done = runs

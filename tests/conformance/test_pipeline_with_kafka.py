@@ -148,13 +148,15 @@ def test_through_any_listener_batches_are_written_once_and_read(kafka: Kafka, wa
         ("SSL", {"ssl.truststore.type": "JKS"}, "it is no JKS store"),
     ],
 )
-def test_who_is_not_let_in_is_told_why(kafka: Kafka, way: str, changed: dict[str, str], words: str) -> None:
+def test_a_refused_login_is_reported_with_its_reason(
+    kafka: Kafka, way: str, changed: dict[str, str], words: str
+) -> None:
     with pytest.raises(AccessRefused) as error, ClusterClient({**kafka.ways[way], **changed}) as cluster:
         cluster.topics()
     assert all(word in str(error.value) for word in words.split(", "))
 
 
-def test_whoever_is_overtaken_is_fenced(kafka: Kafka) -> None:
+def test_a_replaced_producer_is_fenced(kafka: Kafka) -> None:
     with ClusterClient({"bootstrap.servers": kafka.plain}) as cluster:
         first, second = ClientTransaction(cluster, "one", 60_000), ClientTransaction(cluster, "one", 60_000)
         first.begin()

@@ -88,7 +88,7 @@ def named(version: int, *names: str) -> MetadataRequest:
 
 
 @pytest.mark.parametrize("version", MetadataRequest.VERSIONS)
-def test_topics_that_are_asked_for(both: Both, version: int) -> None:
+def test_metadata_of_named_topics_is_kafkas(both: Both, version: int) -> None:
     topic = both.create(f"told-{version}", 3)
     metadata = both.ask_and_compare(MetadataResponse, named(version, topic, topic, f"told-{version}"), version)
     assert metadata.topics

@@ -286,7 +286,9 @@ def test_the_offsets_of_a_topic_go_with_it(both: Both, group: MirroredGroup, top
 
 
 @pytest.mark.parametrize("version", TxnOffsetCommitRequest.VERSIONS)
-def test_commits_of_transactions_that_there_are_not(both: Both, group: MirroredGroup, topic: str, version: int) -> None:
+def test_commits_of_unknown_transactions_are_refused_as_kafka_does(
+    both: Both, group: MirroredGroup, topic: str, version: int
+) -> None:
     """Those that there are: see the tests of transactions."""
     coordinators(both, transactional_id="never-heard-of")
     part = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition

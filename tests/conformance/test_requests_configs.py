@@ -87,7 +87,7 @@ def test_all_settings_of_a_broker(both: Both, version: int) -> None:
 @pytest.mark.parametrize(
     "resource", [(BROKER, "2"), (BROKER, "x"), (BROKER, "-1"), (0, "a"), (3, "a"), (99, ""), (-1, "")]
 )
-def test_resources_that_there_are_not(both: Both, resource: tuple[int, str]) -> None:
+def test_unknown_resources_are_refused_as_kafka_does(both: Both, resource: tuple[int, str]) -> None:
     for version in DescribeConfigsRequest.VERSIONS:
         assert describe(both, version, (*resource, None)).results[0].error_code != 0
     if resource[1] == "-1":

@@ -215,7 +215,7 @@ def produce(side: Side, topic: str, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("version", range(7, 17))
-def test_a_session_tells_what_is_new(both: Both, version: int) -> None:
+def test_a_session_returns_only_changed_partitions(both: Both, version: int) -> None:
     topic = both.create(f"session-{version}", 3)
     both.produce(topic, bytes(batch(3)))
     ids: dict[str, int] = {}

@@ -392,7 +392,7 @@ def test_a_static_member_takes_its_place_again(group: MirroredGroup) -> None:
     group.describe()
 
 
-def test_static_members_that_are_not_who_they_say(group: MirroredGroup) -> None:
+def test_static_members_with_a_wrong_identity_are_refused_as_kafka_does(group: MirroredGroup) -> None:
     first = group.alone(instance="i-1")
     ids = first.ids
     first.instance = "i-2"
@@ -483,7 +483,7 @@ def test_groups_are_listed_by_state_and_type_as_kafka_does(both: Both, group: Mi
 
 
 @pytest.mark.parametrize("version", DescribeGroupsRequest.VERSIONS)
-def test_describing_groups_that_there_are_not(both: Both, version: int) -> None:
+def test_unknown_groups_are_described_as_kafka_does(both: Both, version: int) -> None:
     both.ask_and_compare(
         DescribeGroupsResponse, DescribeGroupsRequest(groups=["never-heard-of", "", "no", "no"]), version
     )

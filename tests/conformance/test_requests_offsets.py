@@ -96,7 +96,7 @@ def test_a_debugging_client_is_answered_as_kafka_does(both: Both, topic: str, ve
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 100])
-def test_version_0_tells_where_segments_begin(both: Both, count: int) -> None:
+def test_version_0_lists_the_base_offsets_of_segments(both: Both, count: int) -> None:
     name = "many-segments"
     if count == 0:
         both.create(name, segment_bytes=200)

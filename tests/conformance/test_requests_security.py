@@ -239,7 +239,7 @@ def test_a_client_id_that_is_not_utf_8_is_read_as_kafka_reads_it(both: Both, cli
 
 
 @pytest.mark.parametrize("version", ApiVersionsRequest.VERSIONS)
-def test_who_has_a_strange_client_id_is_told_what_a_broker_can_do(both: Both, version: int) -> None:
+def test_a_client_with_an_invalid_client_id_gets_api_versions(both: Both, version: int) -> None:
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     request = request if version >= 3 else ApiVersionsRequest()
     answers = both.map(lambda side: exchanged(side, request, version, PLACEHOLDER, b"\xff\xfe", PLACEHOLDER))

@@ -460,7 +460,7 @@ BROKER_CHECKS = [
 
 
 @pytest.mark.parametrize("for_all", [False, True])
-def test_a_running_broker_may_be_told_what_kafka_may_be_told(for_all: bool) -> None:
+def test_a_running_broker_accepts_the_settings_that_kafka_accepts(for_all: bool) -> None:
     layers = ConfigLayers(static=FILE)
     questions = [question("check broker", layers, proposed=proposed, for_all=for_all) for proposed in BROKER_CHECKS]
     for proposed, kafkas in zip(BROKER_CHECKS, ask(*questions), strict=True):

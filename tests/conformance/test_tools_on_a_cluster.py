@@ -194,7 +194,7 @@ def test_topics_are_described_as_on_kafkas_and_by_both_tools_alike(both: Both) -
         assert command(cluster, "topics", "describe", "orders")[0] == described(cluster, "--topic", "orders")
 
 
-def test_replicas_move_at_the_rate_that_is_asked_for_and_their_sizes_are_kafkas(both: Both, tmp_path: Path) -> None:
+def test_replicas_move_at_the_throttled_rate_and_their_sizes_are_kafkas(both: Both, tmp_path: Path) -> None:
     both.create("moved", "1:2,2:3")
     full = bytes(batch(size=900_000))
     for cluster in both.clusters:

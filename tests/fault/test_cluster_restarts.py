@@ -54,7 +54,7 @@ def test_all_brokers_stop_at_once_and_come_back_with_all_they_had(served: Cluste
     check(served, load)
 
 
-def test_a_broker_that_comes_tells_of_all_the_others_or_waits_until_it_can(served: Cluster) -> None:
+def test_a_starting_broker_answers_metadata_once_it_knows_all_brokers(served: Cluster) -> None:
     """A client would forget all brokers that it is not told of."""
     controller = served.controller()
     other = next(id for id in served.brokers if id != controller)

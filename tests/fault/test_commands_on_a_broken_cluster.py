@@ -59,7 +59,7 @@ def served() -> Iterator[Cluster]:
 # A replica that is away
 
 
-def test_records_that_too_few_replicas_could_hold_are_told_and_given_up(served: Cluster) -> None:
+def test_records_that_too_few_replicas_could_hold_are_reported_and_given_up(served: Cluster) -> None:
     leader = served.leader("orders")
     other = next(id for id in served.brokers if id != leader)
     served.run_steps(f"kill {other}")
@@ -84,7 +84,7 @@ def test_records_that_too_few_replicas_could_hold_are_told_and_given_up(served: 
     assert lines(served, "consume", "orders", "--from-beginning", "--to-end") == []
 
 
-def test_a_reason_is_told_while_the_pipe_is_idle_and_records_are_stored_once_it_is_gone(served: Cluster) -> None:
+def test_a_reason_is_shown_while_the_pipe_is_idle_and_records_are_stored_once_it_is_gone(served: Cluster) -> None:
     leader = served.leader("orders")
     other = next(id for id in served.brokers if id != leader)
     served.run_steps(f"kill {other}")
@@ -133,7 +133,7 @@ def without_leader(served: Cluster, victim: int) -> Mapping[str, CommandResult]:
     return side_by_side(served.bootstrap, SHORT_S, [WRITE, *READ_TO_THE_END])
 
 
-def test_a_partition_without_a_leader_is_told_to_who_writes(
+def test_a_producer_names_a_partition_without_a_leader(
     victim: int, without_leader: Mapping[str, CommandResult]
 ) -> None:
     code, _, err, _ = without_leader[WRITE]
@@ -143,7 +143,7 @@ def test_a_partition_without_a_leader_is_told_to_who_writes(
 
 
 @pytest.mark.parametrize("call", READ_TO_THE_END)
-def test_a_partition_without_a_leader_is_told_to_who_reads_to_the_end_and_given_up(
+def test_a_consumer_names_a_partition_without_a_leader_and_gives_up(
     victim: int, without_leader: Mapping[str, CommandResult], call: str
 ) -> None:
     code, _, err, _ = without_leader[call]
@@ -267,12 +267,12 @@ def test_a_silent_server_among_others_is_passed_over(silent: SilentBroker) -> No
 
 
 @pytest.mark.parametrize("call", OF_ONE_BROKER)
-def test_a_server_that_is_silent_and_the_only_one_named_is_told(silent: SilentBroker, call: str) -> None:
+def test_a_silent_server_that_is_the_only_one_named_is_reported(silent: SilentBroker, call: str) -> None:
     _, err = check(silent.by_itself[call], code=1)
     assert f"cannot reach {silent.address}: it accepts connections and does not answer" in err
 
 
-def test_a_silent_controller_is_told(served: Cluster) -> None:
+def test_a_silent_controller_is_reported(served: Cluster) -> None:
     served.settle("orders")
     controller = served.controller()
     other = next(id for id in served.brokers if id != controller)

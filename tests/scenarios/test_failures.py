@@ -28,7 +28,7 @@ def test_when_the_leader_fails_the_next_in_sync_replica_goes_on() -> None:
     assert cluster.is_acknowledged(end)
 
 
-def test_a_new_leader_shows_what_was_safe_only_when_it_knows_it_again() -> None:
+def test_a_new_leader_advances_its_high_watermark_once_its_followers_fetch() -> None:
     cluster = Cluster()
     acknowledged(cluster, "ab", 2, 3)
     cluster.crash(1)
@@ -38,7 +38,7 @@ def test_a_new_leader_shows_what_was_safe_only_when_it_knows_it_again() -> None:
     assert cluster.leader.log.high_watermark == 2
 
 
-def test_nobody_joins_before_it_has_what_an_earlier_leader_may_have_acknowledged() -> None:
+def test_a_replica_joins_the_isr_once_it_has_all_that_an_earlier_leader_may_have_acknowledged() -> None:
     cluster = Cluster(min_isr=2)
     acknowledged(cluster, "a", 2, 3)
     cluster.replicate(2, 3)
@@ -130,7 +130,7 @@ def test_replicas_that_part_after_both_crash_agree_again_by_leader_epochs_alone(
     assert (cluster.nodes[1].warnings != []) is keeps_epochs  # b was safe: it goes, but not in silence
 
 
-def test_without_an_in_sync_replica_nobody_leads() -> None:
+def test_without_an_in_sync_replica_there_is_no_leader() -> None:
     cluster = Cluster()
     cluster.produce("a")
     cluster.wait(31_000)

@@ -26,7 +26,7 @@ def test_one_in_sync_follower_that_does_not_fetch_holds_everybody_back() -> None
     assert (cluster.isr, cluster.is_acknowledged(end)) == ({1, 2}, True)
 
 
-def test_the_isr_shrinks_by_who_is_late_and_expands_by_who_catches_up() -> None:
+def test_the_isr_shrinks_by_late_replicas_and_expands_by_replicas_that_catch_up() -> None:
     cluster = Cluster()
     cluster.produce("a")
     cluster.wait(31_000, 2)
@@ -106,7 +106,7 @@ def test_while_an_expansion_is_pending_the_newcomer_counts_already() -> None:
     assert (cluster.isr, cluster.is_acknowledged(end)) == ({1, 2}, False)
 
 
-def test_while_a_shrinking_is_pending_who_is_late_counts_still() -> None:
+def test_a_late_replica_still_counts_while_its_removal_is_pending() -> None:
     cluster = Cluster()
     end = cluster.produce("a")
     cluster.replicate(2)
@@ -145,7 +145,7 @@ def test_too_few_in_sync_replicas_refuse_records_and_show_none() -> None:
     assert cluster.is_acknowledged(end)
 
 
-def test_a_leader_that_does_not_know_that_it_is_none_acknowledges_nothing() -> None:
+def test_a_deposed_leader_that_does_not_know_it_acknowledges_nothing() -> None:
     cluster = Cluster()
     old = cluster.leader
     cluster.notice(1)  # its session is over, but it runs

@@ -116,7 +116,7 @@ def _json(text: object) -> dict[str, object]:
     return value
 
 
-def test_what_is_wrong_is_told_by_spark(spark: SparkSession, broker: RunningBroker, tmp_path: Path) -> None:
+def test_spark_reports_what_is_wrong(spark: SparkSession, broker: RunningBroker, tmp_path: Path) -> None:
     ours = Formats(spark, broker, "leadline")
     topic, other = ours.topic(), ours.topic()
     with pytest.raises(PySparkException, match="there is no topic nowhere"):

@@ -87,7 +87,7 @@ def test_committed_records_are_without_those_of_an_aborted_transaction(log_dir: 
     assert len(rows(log_dir, "records", topic="orders", **{"kafka.isolation.level": "read_committed"})) == RECORDS - 10
 
 
-def test_batches_tell_what_is_in_the_files(log_dir: str) -> None:
+def test_batches_show_what_is_in_the_files(log_dir: str) -> None:
     batches = rows(log_dir, "batches", topic="orders")
     assert all(row.crc_valid and row.error is None for row in batches)
     assert sum(row.record_count for row in batches if not row.is_control) == RECORDS
@@ -111,7 +111,7 @@ def test_indexes_point_into_the_log(log_dir: str) -> None:
     assert {row.kind for row in entries} == {"index", "timeindex", "txnindex"}
 
 
-def test_checkpoints_tell_how_far_each_partition_has_come(log_dir: str) -> None:
+def test_checkpoints_show_the_offsets_of_each_partition(log_dir: str) -> None:
     lines = rows(log_dir, "checkpoints", topic="orders")
     marks = [row for row in lines if row.file == "replication-offset-checkpoint" and row.topic == "orders"]
     assert {row.partition: row.offset for row in marks} == {0: 140 + 22, 1: 140}
@@ -177,7 +177,7 @@ def test_several_directories_are_read_together(spark: SparkSession, log_dir: str
     assert {row.log_dir for row in directories} == {log_dir, str(damaged.parent.parent)}
 
 
-def test_damage_is_an_error_of_who_reads_records(spark: SparkSession, damaged: Path) -> None:
+def test_damage_is_an_error_for_a_reader_of_records(spark: SparkSession, damaged: Path) -> None:
     with pytest.raises(PySparkException, match=f"{damaged.name}: at byte 0: not a record batch: magic 9"):
         spark.read.format("leadline-log").load(str(damaged.parent)).count()
 

@@ -131,7 +131,7 @@ def until_done(mirror: Mirror) -> list[RoundSummary]:
     return summaries
 
 
-def test_all_kinds_of_records_go_over_and_the_map_knows_where(both: Both) -> None:
+def test_all_kinds_of_records_are_copied_and_the_map_has_their_offsets(both: Both) -> None:
     both.produce(300, codec="none")
     both.produce(200, commit=False, first=1000)
     both.produce(200, commit=True, codec="zstd", first=2000)
@@ -210,7 +210,7 @@ def test_groups_go_on_over_there_where_they_stopped(both: Both) -> None:
     assert mirror.round().groups == 0
 
 
-def test_what_is_gone_before_it_was_copied_is_told(both: Both) -> None:
+def test_records_deleted_before_they_were_copied_are_reported(both: Both) -> None:
     from confluent_kafka import TopicPartition as Theirs
     from confluent_kafka.admin import AdminClient
 

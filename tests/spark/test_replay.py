@@ -110,7 +110,7 @@ def test_cut_off_between_any_two_steps_it_goes_on_where_it_stopped(
     assert stored(broker, topic) == stored(broker, "orders")
 
 
-def test_what_cannot_be_replayed_is_told(
+def test_a_replay_that_is_impossible_is_refused_with_its_reason(
     spark: SparkSession, broker: RunningBroker, source: ReplaySource, topic: str, tmp_path: Path
 ) -> None:
     properties = {"bootstrap.servers": broker.bootstrap}

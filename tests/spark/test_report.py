@@ -116,7 +116,7 @@ def _check_orders(orders: TopicReport, filled: Filled) -> None:
     assert orders.forecast.disk_full_ms is None
 
 
-def test_brokers_tell_the_limits_that_files_do_not(filled: Filled) -> None:
+def test_brokers_give_the_limits_that_files_lack(filled: Filled) -> None:
     limits = filled.work("brokers").limits
     assert limits["orders"].retention_ms == 200 * HOUR_MS
     assert limits["users"].cleanup_policy == "compact"
@@ -131,7 +131,7 @@ def test_a_report_of_one_topic_has_that_topic_alone(filled: Filled) -> None:
         filled.work("files", "user")
 
 
-def test_damage_is_told_and_the_rest_reported(spark: SparkSession, filled: Filled, tmp_path: Path) -> None:
+def test_damage_is_named_and_the_rest_reported(spark: SparkSession, filled: Filled, tmp_path: Path) -> None:
     for name in ("orders-0", "orders-1"):
         (tmp_path / name).mkdir()
         for log in (filled.broker.directory / name).glob("*.log"):

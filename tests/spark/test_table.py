@@ -230,7 +230,7 @@ def test_a_topic_that_was_created_again_is_another_one(made: Made) -> None:
         pipeline.run()
 
 
-def test_records_that_are_gone_are_told_in_numbers(made: Made) -> None:
+def test_lost_records_are_reported_with_their_number(made: Made) -> None:
     feed, pipeline = made()
     feed.more(40)
     pipeline.run()
@@ -250,7 +250,7 @@ def test_records_that_are_gone_are_told_in_numbers(made: Made) -> None:
     assert len(pipeline.rows()) == 42
 
 
-def test_a_broker_that_nobody_reaches_is_told_and_nothing_is_written(made: Made) -> None:
+def test_an_unreachable_broker_is_reported_and_nothing_is_written(made: Made) -> None:
     _, pipeline = made()
     pipeline.spec = replace(
         pipeline.spec, properties={"bootstrap.servers": "localhost:1", "default.api.timeout.ms": "200"}

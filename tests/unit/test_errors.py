@@ -27,5 +27,5 @@ def test_no_two_classes_have_the_same_code() -> None:
     assert BY_CODE[56] is StorageError
 
 
-def test_a_code_that_nobody_knows_is_an_unknown_server_error() -> None:
+def test_an_unknown_code_is_an_unknown_server_error() -> None:
     assert type(errors.by_code(9999, "why")) is UnknownServerError

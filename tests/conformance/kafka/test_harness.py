@@ -265,7 +265,7 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
         pass
 
 
-def test_a_zookeeper_that_is_slow_to_answer_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_zookeeper_is_queried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.conformance.kafka.broker.ANSWER_S", 0.1)
 
     def answer_the_second() -> None:

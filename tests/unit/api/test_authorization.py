@@ -260,7 +260,7 @@ def test_without_an_authorizer_everything_is_allowed() -> None:
             assert refused(None, requirement) is None
 
 
-def test_a_part_that_the_table_does_not_know_is_a_bug() -> None:
+def test_a_part_that_is_not_in_the_table_is_a_bug() -> None:
     with pytest.raises(KeyError, match="AddPartitionsToTxn has no requirement for 'topics' in version 4"):
         AUTHORIZATION[24].of("topics", 4)
 

@@ -44,7 +44,7 @@ async def produce(node: Node, acks: int) -> None:
     assert done.error_code == 0
 
 
-def test_a_leader_tells_of_its_followers_and_a_follower_of_itself(tmp_path: Path) -> None:
+def test_a_leader_explains_its_followers_and_a_follower_itself(tmp_path: Path) -> None:
     async def test(cluster: Brokers) -> None:
         await produce(cluster.leader, acks=-1)
         await cluster.all_hold(2)
@@ -65,7 +65,7 @@ def test_a_leader_tells_of_its_followers_and_a_follower_of_itself(tmp_path: Path
     run(tmp_path, test)
 
 
-def test_a_former_leader_remembers_what_it_truncated_and_the_new_one_who_joined(tmp_path: Path) -> None:
+def test_a_former_leader_keeps_its_truncations_and_the_new_one_its_isr_changes(tmp_path: Path) -> None:
     async def test(cluster: Brokers) -> None:
         old = cluster.leader
         await produce(old, acks=-1)
@@ -87,7 +87,7 @@ def test_a_former_leader_remembers_what_it_truncated_and_the_new_one_who_joined(
     run(tmp_path, test)
 
 
-def test_who_is_late_is_out_for_a_reason_that_is_told(tmp_path: Path) -> None:
+def test_the_removal_of_a_late_replica_is_explained_with_its_reason(tmp_path: Path) -> None:
     async def test(cluster: Brokers) -> None:
         leader = cluster.leader
         await cluster.kill(3, noticed=False)
@@ -105,7 +105,7 @@ def test_who_is_late_is_out_for_a_reason_that_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["orders-0", f"{PREFIX}orders-7", f"{PREFIX}orders", f"{PREFIX}-"])
-def test_what_is_not_held_or_no_partition_is_not_told(tmp_path: Path, name: str) -> None:
+def test_partitions_that_are_not_hosted_are_not_explained(tmp_path: Path, name: str) -> None:
     async def test(cluster: Brokers) -> None:
         assert list(explanations([name], cluster.leader.replicas, 0)) == []
         assert list(explanations(None, cluster.leader.replicas, 0)) == []

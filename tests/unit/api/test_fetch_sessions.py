@@ -101,7 +101,7 @@ def test_all_sessions_together_hold_so_much_and_no_more(sessions: Sessions, monk
     assert session.id not in sessions.by_id
 
 
-def test_news_are_told_once(sessions: Sessions) -> None:
+def test_changed_watermarks_are_news_once(sessions: Sessions) -> None:
     session, partition = opened(sessions, 0), TopicIdPartition("t", NO_ID.bytes, 0)
     assert session.has_news(partition, SentWatermarks(5, 5, 0))
     assert not session.has_news(partition, SentWatermarks(5, 5, 0))

@@ -134,7 +134,7 @@ def test_other_partitions_are_served_while_the_disk_is_busy(tmp_path: Path, acks
     run(test)
 
 
-def test_those_who_come_while_an_fsync_runs_share_the_next_one(tmp_path: Path) -> None:
+def test_produces_that_arrive_during_an_fsync_share_the_next_one(tmp_path: Path) -> None:
     async def test() -> None:
         disk = SlowDisk()
         async with one_broker(tmp_path, disk) as broker:
@@ -201,7 +201,7 @@ def test_an_fsync_that_fails_fails_the_produce_and_takes_the_directory_offline(
     run(test)
 
 
-def test_an_fsync_that_fails_closes_the_connection_of_one_who_wants_no_answer(tmp_path: Path) -> None:
+def test_a_failed_fsync_closes_the_connection_of_a_producer_with_acks_0(tmp_path: Path) -> None:
     async def test() -> None:
         disk = SlowDisk()
         async with one_broker(tmp_path, disk, tmp_path / "two") as broker:
@@ -323,7 +323,7 @@ async def produce_to(node: Node, acks: int) -> int:
 
 
 @pytest.mark.parametrize("sockets", [False, True])
-def test_a_follower_tells_of_no_record_before_it_is_flushed(tmp_path: Path, sockets: bool) -> None:
+def test_a_record_is_acknowledged_once_the_follower_has_flushed_it(tmp_path: Path, sockets: bool) -> None:
     disks: dict[int, SlowDisk] = {}
 
     async def test(cluster: Brokers) -> None:

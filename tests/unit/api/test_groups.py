@@ -36,7 +36,7 @@ def describe(connection: Connection, group: str) -> DescribeConfigsResponse.Desc
     return connection.ask(DescribeConfigsResponse, DescribeConfigsRequest(resources=[resource]), 4).results[0]
 
 
-def test_a_group_tells_why_it_rebalanced(tmp_path: Path) -> None:
+def test_a_group_is_described_with_the_causes_of_its_rebalances(tmp_path: Path) -> None:
     settings = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
     with leadline(tmp_path / "data", **settings) as broker, closing(Connection("localhost", broker.port)) as connection:
         located = connection.ask(FindCoordinatorResponse, FindCoordinatorRequest(coordinator_keys=["g"]), 4)

@@ -112,7 +112,9 @@ def test_what_is_old_or_does_not_fit_is_refused(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_an_unclean_election_is_told_and_remembered_as_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unclean_election_is_logged_and_kept_in_the_history(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def test(broker: Broker) -> None:
         services = broker.services
         await services.cluster.create_topic("t", ((services.metadata.me.id,),), {})
@@ -188,7 +190,7 @@ def test_a_replica_is_stopped_and_kept_or_deleted(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_a_node_that_is_alone_takes_nobody_else_for_a_controller(tmp_path: Path) -> None:
+def test_a_single_node_accepts_no_other_controller(tmp_path: Path) -> None:
     async def test(broker: Broker) -> None:
         serve = among_brokers(leader_and_isr, refused_leader_and_isr)
         answer = serve(LeaderAndIsrRequest(controller_epoch=99), context_of(broker.services, 7))

@@ -56,7 +56,7 @@ def log_end(broker: AuthorizedBroker, tp: TopicPartition = T0) -> int:
 # Produce templates
 
 
-def test_the_template_of_an_allowed_producer_serves_nobody_else() -> None:
+def test_the_template_of_an_allowed_producer_serves_no_other_principal() -> None:
     async def test(broker: AuthorizedBroker) -> None:
         await broker.root.create("t")
         broker.put(WRITES_T)
@@ -416,7 +416,7 @@ def test_a_commit_like_the_one_before_needs_the_rights_of_now(revoked: object, c
     run_authorized(test)
 
 
-def test_who_logs_in_as_somebody_else_has_nothing_of_what_was_kept() -> None:
+def test_a_new_principal_of_a_connection_is_authorized_anew() -> None:
     async def test(broker: AuthorizedBroker) -> None:
         await broker.root.create("t")
         broker.put(WRITES_T)
@@ -480,7 +480,7 @@ def test_the_others_hold_when_one_acl_is_deleted_and_after_a_restart_2024_27309(
     asyncio.run(within_bounds())
 
 
-def test_a_frame_of_somebody_else_is_decided_anew() -> None:
+def test_a_frame_of_another_principal_is_authorized_anew() -> None:
     """The same bytes, to the byte, on two connections."""
 
     async def test(broker: AuthorizedBroker) -> None:

@@ -97,7 +97,7 @@ def test_the_topics_of_coordinators_have_settings_of_their_own(
         assert {entry.name: entry.value for entry in answer.results[0].configs} == config
 
 
-def test_who_sends_no_records_is_told_so(tmp_path: Path) -> None:
+def test_a_produce_without_records_is_refused(tmp_path: Path) -> None:
     """Kafka does not answer at all."""
     with leadline(tmp_path / "data") as broker, closing(Connection("localhost", broker.port)) as connection:
         codes(connection, 9, "plain")
@@ -107,7 +107,7 @@ def test_who_sends_no_records_is_told_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("transactional_id", "code"), [(None, 53), ("t", 19)])
-def test_records_of_a_transaction_are_refused_as_long_as_nobody_coordinates_it(
+def test_records_of_a_transaction_are_refused_while_it_has_no_coordinator(
     tmp_path: Path, transactional_id: str | None, code: int
 ) -> None:
     with leadline(tmp_path / "data") as broker, closing(Connection("localhost", broker.port)) as connection:

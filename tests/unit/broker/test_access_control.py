@@ -39,7 +39,7 @@ def test_super_users_that_are_no_principals_stop_the_start_before_anything_is_op
     assert not (tmp_path / "data").exists()
 
 
-def test_without_an_authorizer_nobody_looks_at_super_users(tmp_path: Path) -> None:
+def test_super_users_are_ignored_without_an_authorizer(tmp_path: Path) -> None:
     Broker(broker_settings({"log.dirs": str(tmp_path / "data"), "super.users": "alice"}))
 
 

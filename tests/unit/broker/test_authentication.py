@@ -308,7 +308,7 @@ def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(
 
 
 @pytest.mark.parametrize("name", ["alice", None])
-def test_a_certificate_says_who_the_peer_is(tmp_path: Path, name: str | None) -> None:
+def test_the_principal_of_a_peer_comes_from_its_certificate(tmp_path: Path, name: str | None) -> None:
     def principal_of(certificate: bytes | None) -> Principal:
         return ANONYMOUS if certificate is None else Principal("User", "alice" if b"alice" in certificate else "?")
 

@@ -65,7 +65,7 @@ def test_the_controller_alone_deletes_what_has_expired() -> None:
     run_on_tree(test)
 
 
-def test_a_tree_that_is_out_of_reach_for_a_moment_keeps_nobody_from_the_next_look(
+def test_tokens_are_checked_again_after_the_tree_was_out_of_reach(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test(tree: Tree) -> None:

@@ -191,7 +191,7 @@ def test_who_no_longer_waits_for_memory_is_not_resumed() -> None:
     assert resumed == []
 
 
-def test_more_memory_lets_those_go_on_who_wait() -> None:
+def test_waiting_connections_go_on_once_there_is_memory() -> None:
     calls = Calls()
     shared, resumed = memory(1000, calls), list[str]()
     shared.reserve(2000)

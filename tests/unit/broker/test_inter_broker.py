@@ -135,7 +135,7 @@ async def allow_cluster_action(brokers: list[Broker]) -> None:
     assert [result.error_code for result in response.results] == [0]
 
 
-def test_a_broker_with_a_wrong_password_says_so_once_per_peer_and_harms_nobody(
+def test_a_broker_with_a_wrong_password_logs_it_once_per_peer_and_harms_no_other(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def wrong(security: ClusterSecurity) -> Mapping[str, str]:

@@ -195,7 +195,7 @@ BROKERS = SASL | {
 }
 
 
-def test_brokers_of_a_cluster_log_in_as_their_listener_asks(tmp_path: Path) -> None:
+def test_brokers_of_a_cluster_log_in_as_their_listener_demands(tmp_path: Path) -> None:
     between = securities(**BROKERS, **{JAAS: OWN_LINE}).between_brokers
     assert list(between) == ["SASL_PLAINTEXT"]
     assert between["SASL_PLAINTEXT"].tls is None

@@ -1104,7 +1104,7 @@ def test_a_connection_that_ends_lets_the_next_one_in_at_once(
     run(test)
 
 
-def test_a_connection_that_failed_before_it_was_accepted_keeps_nobody_out() -> None:
+def test_a_connection_that_failed_before_it_was_accepted_does_not_stop_the_listener() -> None:
     async def test() -> None:
         async with loopback_server(network=FailingNetwork(EveryOtherFails)) as server:
             for _ in range(5):

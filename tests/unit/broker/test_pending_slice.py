@@ -26,7 +26,7 @@ def test_what_is_read_through_is_in_the_page_cache_afterwards(tmp_path: Path) ->
     assert any(is_cached_after_read_through() for _ in range(5))  # a system short of memory takes pages at any moment
 
 
-def test_the_disk_is_asked_for_more_before_all_of_it_is_used_up(tmp_path: Path) -> None:
+def test_readahead_is_requested_before_the_slice_is_used_up(tmp_path: Path) -> None:
     path = tmp_path / "long"
     path.write_bytes(b"")
     file = OpenFile(OsFiles(), str(path))

@@ -83,7 +83,7 @@ def handed_over(
     return asyncio.run(main())
 
 
-def test_it_asks_again_until_others_lead(tmp_path: Path) -> None:
+def test_controlled_shutdown_is_requested_again_until_others_lead(tmp_path: Path) -> None:
     controller = ScriptedController(LEFT, DONE)
     assert handed_over(tmp_path, controller)
     assert controller.count == 2
@@ -94,13 +94,15 @@ def test_it_gives_up_in_the_end(tmp_path: Path) -> None:
     assert 1 < controller.count <= 3
 
 
-def test_the_next_controller_is_asked_as_soon_as_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_controlled_shutdown_is_requested_from_the_next_controller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(presence, "NEXT_CONTROLLER_SECONDS", 0.001)
     away = ControlledShutdownResponse(error_code=NotController.code)
     assert handed_over(tmp_path, ScriptedController(PeerLost("it has ended"), away, away, away, away, DONE), retries=1)
 
 
 @pytest.mark.parametrize("then", [SessionState.SUSPENDED, SessionState.EXPIRED])
-def test_without_zookeeper_nobody_is_waited_for(tmp_path: Path, then: SessionState) -> None:
+def test_controlled_shutdown_ends_when_the_session_is_lost(tmp_path: Path, then: SessionState) -> None:
     assert not handed_over(tmp_path, ScriptedController(None), then, retries=1000)
     assert not handed_over(tmp_path, ScriptedController(None), before=then, retries=1000)

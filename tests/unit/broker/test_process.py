@@ -63,7 +63,7 @@ def metadata(connection: Connection, *names: str) -> MetadataResponse:
     return connection.ask(MetadataResponse, MetadataRequest(topics=topics), 9)
 
 
-def test_a_port_in_use_is_told_before_anything_is_touched(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_before_anything_is_touched(tmp_path: Path) -> None:
     with leadline(tmp_path / "one") as broker:
         assert broker.output().startswith("Leadline "), "a broker that is alone and well has nothing else to say"
         listeners = f"PLAINTEXT://localhost:{broker.port}"
@@ -75,7 +75,7 @@ def test_a_port_in_use_is_told_before_anything_is_touched(tmp_path: Path) -> Non
     assert (tmp_path / "two" / ".kafka_cleanshutdown").exists()
 
 
-def test_a_directory_that_another_broker_holds_is_told(tmp_path: Path) -> None:
+def test_a_directory_that_another_broker_holds_is_reported(tmp_path: Path) -> None:
     with leadline(tmp_path / "one") as broker:
         line = refusal(log_dirs=broker.directory, listeners="PLAINTEXT://localhost:0")
         assert f"log directory {broker.directory} is in use by another broker" in line
@@ -90,7 +90,7 @@ def test_a_directory_that_another_broker_holds_is_told(tmp_path: Path) -> None:
         ({"log_retention_ms": "0"}, "log.retention.ms=0"),
     ],
 )
-def test_a_bad_setting_is_told_by_its_name(tmp_path: Path, settings: dict[str, str], message: str) -> None:
+def test_a_bad_setting_is_reported_by_its_name(tmp_path: Path, settings: dict[str, str], message: str) -> None:
     line = refusal(**({"log_dirs": tmp_path / "one", "listeners": "PLAINTEXT://localhost:0"} | settings))
     assert message in line
     assert not (tmp_path / "one").exists()
@@ -122,7 +122,7 @@ def test_a_protection_that_is_not_there_is_refused(tmp_path: Path, settings: dic
     assert not (tmp_path / "data").exists()
 
 
-def test_a_zookeeper_that_is_not_there_is_told_with_its_address_and_the_time_that_was_tried(tmp_path: Path) -> None:
+def test_an_unreachable_zookeeper_is_reported_with_its_address_and_the_timeout(tmp_path: Path) -> None:
     line = refusal(
         log_dirs=tmp_path / "one",
         listeners="PLAINTEXT://localhost:0",
@@ -132,7 +132,7 @@ def test_a_zookeeper_that_is_not_there_is_told_with_its_address_and_the_time_tha
     assert "ZooKeeper at 127.0.0.1:1: no answer within 0.7 s (zookeeper.connection.timeout.ms)" in line
 
 
-def test_recovering_many_partitions_is_told_in_a_few_lines(tmp_path: Path) -> None:
+def test_the_recovery_of_many_partitions_is_logged_in_a_few_lines(tmp_path: Path) -> None:
     with leadline(tmp_path / "one") as broker:
         create_topic(broker.bootstrap, "many", 300)
         broker.kill()
@@ -158,7 +158,7 @@ def test_a_partition_that_is_offline_is_named_when_the_broker_has_started(tmp_pa
         assert partitions[1].offline_replicas == [1001]
 
 
-def test_a_broker_id_that_is_not_the_directorys_is_told(tmp_path: Path) -> None:
+def test_a_broker_id_that_differs_from_the_directorys_is_reported(tmp_path: Path) -> None:
     with leadline(tmp_path / "one", broker_id=3) as broker:
         broker.stop()
     line = refusal(log_dirs=tmp_path / "one", broker_id=4, listeners="PLAINTEXT://localhost:0")
@@ -238,7 +238,7 @@ def test_nohup_keeps_it_running_when_its_terminal_is_closed(tmp_path: Path) -> N
         signal.signal(signal.SIGHUP, before)
 
 
-def test_what_is_not_on_disk_is_told_and_the_exit_code_says_so(tmp_path: Path) -> None:
+def test_a_stop_with_unflushed_data_is_reported_by_message_and_exit_code(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     with leadline(tmp_path / "data", log_dirs=f"{one},{two}") as broker:
         assert f"{one} (new)" in broker.output()
@@ -267,7 +267,7 @@ def test_a_directory_is_new_or_recovered_on_its_own_account(tmp_path: Path) -> N
         assert f"{two} (new)" in broker.output()
 
 
-def test_what_is_advertised_is_told_and_not_where_it_listens(tmp_path: Path) -> None:
+def test_metadata_holds_the_advertised_addresses(tmp_path: Path) -> None:
     settings = {
         "listeners": "IN://127.0.0.1:0,OUT://[::1]:0",
         "advertised.listeners": "IN://inside.example:1234,OUT://outside.example:4321",

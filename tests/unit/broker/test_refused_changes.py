@@ -123,6 +123,6 @@ def test_a_limit_for_a_host_by_name_counts_for_its_addresses() -> None:
     assert (overrides["127.0.0.9"], overrides["::9"]) == (6, 7)
 
 
-def test_a_limit_for_a_host_that_there_is_not_is_refused() -> None:
+def test_a_limit_for_an_unknown_host_is_refused() -> None:
     with pytest.raises(InvalidSetting, match=r"max\.connections\.per\.ip\.overrides: no\.such\.host\.invalid has no"):
         limits_of(broker_settings({"max.connections.per.ip.overrides": "no.such.host.invalid:5"}))

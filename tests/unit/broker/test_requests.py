@@ -27,7 +27,7 @@ def test_a_request_that_takes_longer_than_50_ms_of_the_loop_is_logged(
 
 @pytest.mark.parametrize(("size", "collects"), [(LARGE_BYTES - 1, True), (LARGE_BYTES, False)])
 @pytest.mark.parametrize("fails", [False, True])
-def test_nobody_looks_for_garbage_while_a_large_request_is_decoded(size: int, collects: bool, fails: bool) -> None:
+def test_the_garbage_collector_rests_while_a_large_request_is_decoded(size: int, collects: bool, fails: bool) -> None:
     enabled: list[bool] = []
 
     def serve(*_: object) -> None:

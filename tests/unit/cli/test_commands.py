@@ -138,7 +138,7 @@ def test_what_cannot_be_done_is_one_line_and_exit_code_1(
         ("pipeline tabel", "leadline pipeline", "no command 'tabel' (did you mean table?)"),
     ],
 )
-def test_a_mistyped_word_is_told_by_the_command_it_was_meant_for_with_the_word_that_may_be_meant(
+def test_a_mistyped_word_is_reported_by_its_command_with_the_nearest_word(
     arguments: str, usage: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -174,7 +174,7 @@ def test_a_command_that_lacks_a_command_shows_its_help_and_fails_as_git_does(
         ("http://localhost:9092", "http://localhost:9092: expected HOST:PORT"),
     ],
 )
-def test_an_address_that_cannot_be_one_is_refused_before_anybody_is_asked(
+def test_an_invalid_address_is_refused_before_any_request(
     servers: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["topics", "list", "--bootstrap-server", servers]) == 1

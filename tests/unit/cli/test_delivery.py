@@ -66,7 +66,7 @@ def refusals(broker: RunningBroker) -> list[str]:
 
 
 @pytest.mark.parametrize("number", range(len(TOO_LARGE)))
-def test_a_record_that_is_too_large_is_told_with_its_size_the_limits_and_what_raises_them(
+def test_a_record_that_is_too_large_is_reported_with_its_size_the_limits_and_what_raises_them(
     refusals: list[str], number: int
 ) -> None:
     message, err = TOO_LARGE[number][3], refusals[number]
@@ -74,7 +74,7 @@ def test_a_record_that_is_too_large_is_told_with_its_size_the_limits_and_what_ra
     assert "; 1 record not stored" in err.splitlines()[-1]
 
 
-def test_a_broker_that_stops_answering_is_told(tmp_path: Path) -> None:
+def test_a_broker_that_stops_answering_is_reported(tmp_path: Path) -> None:
     with started(tmp_path / "data") as broker:
         leadline(broker, "topics", "create", "quiet")
         command = [*LEADLINE, "produce", "quiet", "--timeout", "8", "--bootstrap-server", broker.bootstrap]

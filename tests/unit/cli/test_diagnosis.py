@@ -87,17 +87,17 @@ def kafka(connection: socket.socket) -> None:
     [(mute, SILENT), (http, HTTP), (closes, CLOSES), (kafka, KAFKA)],
     ids=lambda parameter: parameter and "",
 )
-def test_what_answers_at_an_address_is_told(serve: Serve, diagnosis: object) -> None:
+def test_the_server_at_an_address_is_recognized(serve: Serve, diagnosis: object) -> None:
     with server(serve) as address:
         assert diagnose(address, 1) is diagnosis
 
 
-def test_a_server_of_another_protocol_is_told_by_how_it_begins() -> None:
+def test_a_server_of_another_protocol_is_recognized_by_its_first_bytes() -> None:
     with server(ssh) as address:
         assert "no Kafka broker: its reply starts with 'SSH-2.0-OpenSSH_9.2." in diagnose(address).text
 
 
-def test_a_server_that_speaks_tls_is_told(tmp_path: Path) -> None:
+def test_a_server_that_speaks_tls_is_recognized(tmp_path: Path) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
     subject = ["-subj", "/CN=localhost", "-days", "1"]
     made = [
@@ -130,7 +130,7 @@ def test_a_broker_of_ours_speaks_kafka(tmp_path: Path) -> None:
         assert diagnose(ServerAddress("localhost", broker.port), 10) is KAFKA
 
 
-def test_a_host_that_there_is_not_is_told() -> None:
+def test_an_unknown_host_is_reported() -> None:
     assert diagnose(ServerAddress("nosuch.invalid", 9092)).text == "there is no such host"
 
 

@@ -112,7 +112,7 @@ async def garbage(correlation_id: int, writer: asyncio.StreamWriter) -> None:
 
 
 @pytest.mark.parametrize("wrong", [hang_up, nonsense, another, garbage])
-def test_who_waits_is_told_that_it_broke_and_the_next_one_connects_again(wrong: Answer) -> None:
+def test_a_broken_connection_fails_waiting_requests_and_the_next_one_connects_again(wrong: Answer) -> None:
     async def scenario(channel: TcpBrokerClient) -> None:
         with pytest.raises(PeerLost, match=r"127\.0\.0\.1"):
             await request_number(channel)
@@ -138,7 +138,7 @@ def test_no_answer_in_time_ends_the_connection_for_all_that_wait() -> None:
     run(scenario, silent, silent, properly)
 
 
-def test_a_connection_that_stood_and_broke_is_told_at_once() -> None:
+def test_a_broken_connection_is_reported_at_once() -> None:
     calls: list[str] = []
 
     async def scenario(channel: TcpBrokerClient) -> None:
@@ -149,7 +149,7 @@ def test_a_connection_that_stood_and_broke_is_told_at_once() -> None:
     run(scenario, hang_up, lost=lambda: calls.append("lost"))
 
 
-def test_a_refused_connection_says_that_nobody_is_there() -> None:
+def test_a_refused_connection_means_that_the_broker_is_gone() -> None:
     async def scenario() -> None:
         async with peer(properly) as port:
             pass
@@ -160,7 +160,7 @@ def test_a_refused_connection_says_that_nobody_is_there() -> None:
     asyncio.run(scenario())
 
 
-def test_nothing_is_asked_through_a_closed_channel() -> None:
+def test_a_closed_channel_sends_no_request() -> None:
     async def scenario(channel: TcpBrokerClient) -> None:
         waiting = asyncio.create_task(request_number(channel))
         while channel._connection is None:  # noqa: ASYNC110  (until it is connected)
@@ -183,7 +183,7 @@ def number_in(frame: Buffer) -> int:
     return parse_response(ApiVersionsResponse, frame, 1)[1].throttle_time_ms
 
 
-def test_a_conversation_goes_on_until_nothing_more_is_asked() -> None:
+def test_a_conversation_goes_on_until_there_is_no_further_request() -> None:
     async def scenario(channel: TcpBrokerClient) -> None:
         heard: list[int] = []
 
@@ -199,7 +199,7 @@ def test_a_conversation_goes_on_until_nothing_more_is_asked() -> None:
 
 
 @pytest.mark.parametrize("wrong", [hang_up, nonsense, another, silent])
-def test_a_conversation_that_breaks_is_told_so(wrong: Answer) -> None:
+def test_a_conversation_that_breaks_raises_peer_lost(wrong: Answer) -> None:
     async def scenario(channel: TcpBrokerClient) -> None:
         with pytest.raises(PeerLost, match=r"127\.0\.0\.1"):
             await channel.converse("it", question, lambda _: question, 0.5 if wrong is silent else PATIENCE_S)

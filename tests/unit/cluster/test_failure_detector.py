@@ -81,7 +81,7 @@ def test_a_broker_is_silent_from_the_very_moment_at_which_the_silence_is_long_en
     assert detector.judge(LOST, 10.0 + SILENCE_S) is SILENT
 
 
-def test_a_refusal_ends_a_silence_since_somebody_refuses() -> None:
+def test_a_refused_connection_ends_a_silence() -> None:
     detector = detector_in(SILENT)
     detector.judge(REFUSED, 20.0)
     assert detector.judge(LOST, 20.0 + SILENCE_S - 0.001) is UNHEARD

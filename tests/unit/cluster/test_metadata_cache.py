@@ -50,7 +50,7 @@ def state(number: int, leader: int = 1, leader_epoch: int = 0) -> _State:
     )  # fmt: skip
 
 
-def test_partitions_are_told_one_by_one_and_brokers_all_at_once() -> None:
+def test_an_update_changes_single_partitions_and_replaces_all_brokers() -> None:
     metadata = cache()
     metadata.update(update(state(1), state(0)))
     metadata.update(update(state(1, leader=2, leader_epoch=4), live=(2,)))
@@ -130,7 +130,7 @@ def test_clients_are_not_sent_to_a_broker_that_may_have_ended() -> None:
     assert metadata.reachable(2, "L") is None
 
 
-def test_a_broker_that_is_not_told_of_any_longer_has_departed_until_it_is_again() -> None:
+def test_a_broker_that_is_missing_in_an_update_has_departed_until_it_returns() -> None:
     metadata = cache()
     metadata.update(update(live=(1, 2, 3)))
     metadata.update(update(live=(1, 2)))
@@ -141,7 +141,7 @@ def test_a_broker_that_is_not_told_of_any_longer_has_departed_until_it_is_again(
     assert metadata.departed.keys() == {3}
 
 
-def test_what_another_broker_was_told_counts_if_it_is_of_a_later_epoch() -> None:
+def test_metadata_of_another_broker_counts_if_its_epoch_is_later() -> None:
     metadata, calls = cache(), list[None]()
     metadata.update(update(state(0), state(1)))
     before = metadata.topics["t"].partitions

@@ -215,7 +215,7 @@ def test_the_next_leader_is_not_waited_for_longer_than_a_while(monkeypatch: pyte
     run(test)
 
 
-def test_who_departed_is_told_of_for_a_little_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_departed_broker_is_kept_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_monitor, "DEPARTED_TTL_S", 0.01)
 
     async def test(watched: Watched) -> None:
@@ -230,7 +230,7 @@ def test_who_departed_is_told_of_for_a_little_longer(monkeypatch: pytest.MonkeyP
     run(test)
 
 
-def test_a_new_broker_is_informed_once_the_controller_has_told_it_who_is_there() -> None:
+def test_a_new_broker_is_informed_once_it_has_an_update_of_the_controller() -> None:
     async def main() -> None:
         metadata = MetadataCache(BrokerInfo(ME, {}), "cluster")
         fresh = PeerMonitor(metadata, lambda id: Endpoint("h", id), cast(Any, None), cast(Any, None), SILENCE_S)
@@ -306,7 +306,7 @@ def test_a_broker_that_refuses_connections_has_ended_and_is_not_silent() -> None
     run(test, SHORT_S)
 
 
-def test_who_hears_nobody_is_isolated_and_does_not_hear_most() -> None:
+def test_a_broker_that_hears_no_other_is_isolated() -> None:
     async def test(watched: Watched) -> None:
         for peer in watched.peers.values():
             peer.fails_with = NO_ANSWER

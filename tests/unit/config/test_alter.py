@@ -76,7 +76,7 @@ def test_a_topic_has_its_own_settings_over_those_of_its_broker() -> None:
     assert config.leader_replication_throttled_replicas == "0:1,2:3"
 
 
-def test_a_broker_is_told_what_means_nothing() -> None:
+def test_changes_without_effect_are_named() -> None:
     after, ignored = altered_broker(
         LAYERS, [ConfigChange("num.io.threads", AlterConfigOp.SET, "9"), ConfigChange("my.own", AlterConfigOp.SET, "x")]
     )

@@ -49,7 +49,7 @@ def test_a_default_says_so() -> None:
     assert entry.documentation == "partitions of a topic that is created without a number"
 
 
-def test_passwords_and_what_nobody_knows_are_not_shown() -> None:
+def test_passwords_and_unknown_settings_are_not_shown() -> None:
     for name in ("ssl.key.password", "my.own"):
         entry = of_broker(name)
         assert (entry.value, entry.sensitive) == (None, True)

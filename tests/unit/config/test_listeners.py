@@ -36,7 +36,7 @@ def test_listeners_have_the_protocol_of_their_name() -> None:
     assert (listeners.inter_broker.protocol.tls, listeners.inter_broker.protocol.sasl) == (True, True)
 
 
-def test_clients_are_told_what_is_advertised_or_else_where_it_listens() -> None:
+def test_advertised_listeners_default_to_the_bound_ones() -> None:
     assert [str(listener) for listener in parse("PLAINTEXT://0.0.0.0:1", "PLAINTEXT://there:2").advertised] == [
         "PLAINTEXT://there:2"
     ]

@@ -38,7 +38,7 @@ def test_a_text_is_read_by_its_kind(kind: ConfigType, text: str, value: object) 
         (ConfigType.DOUBLE, "inf", "a number"),
     ],
 )
-def test_what_is_no_value_is_told_what_it_must_be(kind: ConfigType, text: str, limit: str) -> None:
+def test_an_invalid_value_is_refused_with_what_it_must_be(kind: ConfigType, text: str, limit: str) -> None:
     with pytest.raises(ValueError, match=limit):
         read(kind, text)
 

@@ -31,7 +31,7 @@ def run(test: Test) -> None:
     asyncio.run(main())
 
 
-def test_who_asks_and_goes_away_leaves_nothing_half_done(tmp_path: Path) -> None:
+def test_a_client_that_disconnects_leaves_nothing_half_done(tmp_path: Path) -> None:
     """However far the creation of a topic has come when its client is gone, the tree and the broker agree."""
 
     async def test() -> None:

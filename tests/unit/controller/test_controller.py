@@ -313,7 +313,7 @@ def test_a_silent_broker_is_gone_until_it_is_heard(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("hears", [Hears(1, 2), Hears(1, hears_most=False)], ids=["no longer", "not for long"])
-def test_a_controller_that_does_not_hear_most_brokers_counts_nobody_as_gone(tmp_path: Path, hears: Hears) -> None:
+def test_a_controller_that_does_not_hear_most_brokers_counts_none_as_gone(tmp_path: Path, hears: Hears) -> None:
     async def test(cluster: ThreeBrokers) -> None:
         await cluster.create("t", (1, 2))
         cluster.heard.change_to(hears)
@@ -338,7 +338,7 @@ def test_a_new_controller_knows_who_is_silent(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_who_hears_all_brokers_is_elected_before_who_does_not(tmp_path: Path) -> None:
+def test_a_broker_that_hears_all_others_is_elected_first(tmp_path: Path) -> None:
     async def test(cluster: ThreeBrokers) -> None:
         await cluster.controller.stop()
         deaf, hearing = cluster.new_controller(1, Hears(0)), cluster.new_controller(2)
@@ -536,7 +536,7 @@ def test_producer_ids_are_handed_out_once(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_a_broker_that_is_not_the_controller_asks_it_for_producer_ids(tmp_path: Path) -> None:
+def test_a_broker_requests_producer_ids_from_the_controller(tmp_path: Path) -> None:
     async def test(cluster: ThreeBrokers) -> None:
         await cluster.create("t", (1, 2))
         await cluster.controller.stop()

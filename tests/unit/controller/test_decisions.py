@@ -37,7 +37,7 @@ def test_the_live_replicas_of_a_new_partition_are_in_sync_and_the_first_leads() 
     assert paper.received[2][T0] == paper.received[0][T0] == (0, 2)
 
 
-def test_who_holds_it_is_told_first_and_then_everybody() -> None:
+def test_replicas_are_updated_first_and_then_all_brokers() -> None:
     paper = Paper(4)
     paper.create("t", (1, 2))
     requests = [(sent.broker, type(sent.request)) for sent in paper.last.requests]
@@ -109,7 +109,7 @@ def test_a_broker_that_came_back_unseen_was_away() -> None:
     assert paper.received[1][T0] == (1, 2)
 
 
-def test_a_broker_that_nobody_hears_of_is_failed_until_it_answers() -> None:
+def test_a_silent_broker_is_failed_until_it_answers() -> None:
     paper = Paper(3)
     paper.create("t", (1, 2))
     epoch = paper.registered[1].epoch
@@ -144,7 +144,7 @@ def test_a_broker_that_shuts_down_hands_over_what_others_can_lead() -> None:
     assert paper.led(TopicPartition("u", 0)).isr == (2,)
 
 
-def test_what_nobody_else_can_lead_is_told_to_who_shuts_down() -> None:
+def test_a_controlled_shutdown_lists_the_partitions_without_another_leader() -> None:
     paper = Paper(3)
     paper.create("t", (1, 2))
     paper.in_sync(T0, 1)
@@ -155,7 +155,7 @@ def test_what_nobody_else_can_lead_is_told_to_who_shuts_down() -> None:
         paper.decisions.shut_down(9)
 
 
-def test_the_last_brokers_that_shut_down_wait_for_nobody() -> None:
+def test_the_last_brokers_shut_down_without_waiting() -> None:
     paper = Paper(2)
     paper.create("t", (0, 1))
     assert paper.do(lambda: paper.decisions.shut_down(0)) == []
@@ -183,7 +183,7 @@ def test_what_lies_in_a_failed_directory_is_led_by_others() -> None:
 # What leaders ask for
 
 
-def test_a_leader_gets_the_isr_that_it_asks_for_and_everybody_hears_of_it() -> None:
+def test_a_leader_gets_the_isr_it_proposes_and_all_brokers_are_updated() -> None:
     paper = Paper(3)
     paper.create("t", (1, 2))
     assert paper.in_sync(T0, 1) == LeaderAndIsr(1, 0, (1,), 1)
@@ -241,7 +241,7 @@ def test_the_preferred_leader_leads_again_if_it_can() -> None:
     assert [type(answer) for answer in answers.values()] == [ElectionNotNeeded, UnknownTopicOrPartition]
 
 
-def test_an_unclean_election_that_a_person_asks_for_needs_no_setting() -> None:
+def test_a_requested_unclean_election_needs_no_setting() -> None:
     paper = Paper(3)
     paper.create("t", (1, 2))
     paper.in_sync(T0, 1)

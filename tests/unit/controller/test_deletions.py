@@ -74,7 +74,7 @@ def test_the_next_controller_goes_on_with_a_deletion() -> None:
     assert set(paper.nodes) == {znodes.TOPICS, znodes.DELETE_TOPICS}
 
 
-def test_what_is_not_there_is_not_deleted_and_not_asked_for_again() -> None:
+def test_the_deletion_of_an_unknown_topic_leaves_nothing() -> None:
     paper = Paper(3)
     paper.delete("nothing")
     assert set(paper.nodes) == {znodes.TOPICS, znodes.DELETE_TOPICS}

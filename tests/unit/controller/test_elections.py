@@ -46,7 +46,7 @@ def test_a_new_leader_is_the_first_assigned_that_lives_and_is_in_sync(
     assert elections.offline(NOW._replace(isr=isr), ASSIGNED, alive) == decision
 
 
-def test_an_unclean_election_takes_whoever_lives_and_says_so() -> None:
+def test_an_unclean_election_takes_any_live_replica_and_says_so() -> None:
     alone = NOW._replace(isr=(1,))
     assert elections.offline(alone, ASSIGNED, {3, 2}, unclean=True) == elected(2, 2, recovering=True)
     assert elections.offline(alone, ASSIGNED, set(), unclean=True) is None
@@ -114,7 +114,7 @@ def test_a_leader_alters_its_isr(isr: tuple[int, ...]) -> None:
     assert elections.altered(NOW, proposal(*isr), BROKERS) == NOW._replace(isr=isr)
 
 
-def test_what_is_asked_for_twice_is_done_once() -> None:
+def test_a_repeated_proposal_is_applied_once() -> None:
     done = NOW._replace(isr=(1, 2), partition_epoch=10)
     assert elections.altered(done, proposal(1, 2), BROKERS) is done
 

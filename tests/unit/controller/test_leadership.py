@@ -122,7 +122,7 @@ def run(test: Callable[[CutOff], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-def test_an_isolated_broker_is_fenced_until_somebody_tells_who_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_isolated_broker_is_fenced_until_a_peer_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leadline.controller.leadership.CHECK_S", 0.01)
 
     async def test(cut_off: CutOff) -> None:
@@ -175,7 +175,7 @@ def test_without_zookeeper_it_leads_until_others_know_of_a_later_epoch(
     run(test)
 
 
-def test_in_touch_with_zookeeper_nobody_is_asked() -> None:
+def test_no_peer_is_queried_while_zookeeper_answers() -> None:
     async def test(cut_off: CutOff) -> None:
         cut_off.session(SessionState.CONNECTED)
         cut_off.peer_monitor.silence(THIRD)
@@ -186,7 +186,7 @@ def test_in_touch_with_zookeeper_nobody_is_asked() -> None:
     run(test)
 
 
-def test_a_silent_broker_is_not_asked_and_nobody_waits_for_it() -> None:
+def test_a_silent_broker_gets_no_request_and_is_not_waited_for() -> None:
     async def test(cut_off: CutOff) -> None:
         await cut_off.peers.ask(THIRD, MetadataRequest(allow_auto_topic_creation=False), MetadataResponse, 9, 1.0)
         cut_off.peer_monitor.silence(THIRD)

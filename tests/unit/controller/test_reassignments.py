@@ -81,7 +81,7 @@ def test_the_next_controller_goes_on_with_a_reassignment() -> None:
     assert paper.assigned(T0) == ReplicaAssignment((3, 0))
 
 
-def test_what_a_node_asks_for_is_done_and_taken_out_of_it() -> None:
+def test_a_reassignment_in_the_node_is_done_and_removed_from_it() -> None:
     paper = Paper(4)
     paper.create("t", (1, 2), (2, 1))
     unknown, other = TopicPartition("u", 0), TopicPartition("t", 1)

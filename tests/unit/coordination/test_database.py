@@ -146,7 +146,7 @@ def test_undoing_a_commit_that_failed_takes_back_all_since_its_begin(database: D
     assert write(database, Create("/c")) == [Created("/c", 3)]
 
 
-def test_what_cannot_be_undone_is_said(database: Database) -> None:
+def test_undo_returns_false_on_a_closed_database(database: Database) -> None:
     database.begin()
     database.close()
     assert not database.undo()

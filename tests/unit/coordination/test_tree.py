@@ -124,7 +124,7 @@ def test_sequential_nodes_are_numbered_by_the_births_below_their_parent(run: Run
     ]
 
 
-def test_parents_are_made_where_asked_for(run: Run, tree: Tree) -> None:
+def test_parents_are_created_on_request(run: Run, tree: Tree) -> None:
     async def scenario() -> None:
         await tree.create("/a/b/c", b"data", make_parents=True)
         await tree.create("/a/b/d", make_parents=True)
@@ -157,7 +157,7 @@ def test_the_tree_outlives_the_process_and_ephemerals_do_not(run: Run, home: Hom
     run(scenario())
 
 
-def test_watches_are_told_in_order_and_before_the_answer(run: Run, tree: Tree) -> None:
+def test_watches_are_called_in_order_and_before_the_answer(run: Run, tree: Tree) -> None:
     events: list[object] = []
 
     async def scenario() -> None:
@@ -184,7 +184,7 @@ def test_watches_are_told_in_order_and_before_the_answer(run: Run, tree: Tree) -
     ]
 
 
-def test_what_fails_is_not_told(run: Run, tree: Tree) -> None:
+def test_a_failed_operation_calls_no_watch(run: Run, tree: Tree) -> None:
     events: list[Event] = []
 
     async def scenario() -> None:
@@ -212,7 +212,7 @@ def test_a_cancelled_watch_hears_nothing_even_of_what_has_happened(run: Run, tre
     assert events == ["first"]
 
 
-def test_a_callback_that_fails_keeps_nobody_else_from_being_told(run: Run, tree: Tree) -> None:
+def test_a_failing_callback_does_not_stop_the_others(run: Run, tree: Tree) -> None:
     events: list[Event] = []
     errors: list[object] = []
 

@@ -224,7 +224,7 @@ folders = count()
 
 @settings(max_examples=40)
 @given(sequence=multis, at_once=st.booleans())
-def test_whoever_looks_again_when_told_knows_all_that_is_in_zookeeper(
+def test_a_mirror_that_rereads_on_events_equals_zookeeper(
     server: ZooKeeper, sequence: list[list[Operation]], at_once: bool
 ) -> None:
     asyncio.run(mirror_agrees(f"{server.connect}/models/{next(folders)}", sequence, at_once))

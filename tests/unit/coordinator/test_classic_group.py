@@ -27,7 +27,7 @@ from leadline.model import TopicPartition
 from tests.support.groups import DELAY_MS, NOW, GroupShell
 
 
-def test_a_new_member_is_told_its_id_first() -> None:
+def test_a_new_member_gets_its_id_first() -> None:
     shell = GroupShell()
     request_id = shell.join(new_id="m", needs_known_id=True)
     assert shell.replies[request_id] == JoinResult(MemberIdRequired.code, "m")
@@ -109,7 +109,7 @@ def test_a_static_member_that_is_replaced_before_it_synced_must_sync_under_its_n
     assert SYNC_TIMER not in shell.timers
 
 
-def test_a_full_group_takes_nobody_in() -> None:
+def test_a_full_group_refuses_members() -> None:
     shell = GroupShell(max_size=1)
     shell.settle("a")
     assert shell.replies[shell.join(new_id="b")] == JoinResult(GroupMaxSizeReached.code)
@@ -131,7 +131,7 @@ def test_a_group_that_is_loaded_with_too_many_members_rebalances() -> None:
     assert small.group.generation == 6
 
 
-def test_who_waits_is_not_expelled_but_who_is_silent_is() -> None:
+def test_a_silent_member_is_expelled_and_a_waiting_one_is_not() -> None:
     shell = GroupShell()
     shell.settle("a", "b")
     shell.join("a")
@@ -172,7 +172,7 @@ def test_only_members_of_the_generation_commit() -> None:
         shell.group.check_commit("a", None, 2, transactional=False)
 
 
-def test_offsets_that_nobody_reads_may_be_deleted() -> None:
+def test_offsets_of_unsubscribed_topics_may_be_deleted() -> None:
     shell = GroupShell()
     read, unread = TopicPartition("t", 0), TopicPartition("u", 0)
     shell.settle("a")

@@ -252,7 +252,7 @@ async def test_tombstones_of_a_large_group_take_several_batches(tmp_path: Path) 
 
 
 @in_loop
-async def test_who_waits_is_told_when_the_broker_stops(tmp_path: Path) -> None:
+async def test_waiting_members_are_answered_when_the_broker_stops(tmp_path: Path) -> None:
     async with broker_in_process(tmp_path, settings=QUICK) as broker:
         groups = await groups_of(broker)
         member = await settled(groups)
@@ -276,7 +276,7 @@ async def test_a_member_whose_connection_is_gone_is_still_waited_for(tmp_path: P
 
 
 @in_loop
-async def test_nobody_is_served_before_the_journal_is_read(tmp_path: Path) -> None:
+async def test_requests_are_refused_before_the_journal_is_read(tmp_path: Path) -> None:
     async with broker_in_process(tmp_path, settings=QUICK) as broker:
         commits = await commits_of(broker)
         groups = broker.groups

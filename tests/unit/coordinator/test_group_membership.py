@@ -28,7 +28,7 @@ def test_the_first_member_leads_and_sets_the_type_of_the_group() -> None:
     assert (group.leader, group.protocol_type) == ("a", "consumer")
 
 
-def test_the_next_member_leads_when_the_leader_is_removed_and_nobody_leads_an_empty_group() -> None:
+def test_the_next_member_leads_when_the_leader_is_removed_and_an_empty_group_has_none() -> None:
     group = membership(member("a"), member("b"))
     group._remove("a")
     assert group.leader == "b"

@@ -95,7 +95,7 @@ def test_only_silent_static_members_make_no_generation() -> None:
     assert shell.timers[JOIN_TIMER] == MIN_JOIN_WAIT_MS
 
 
-def test_the_history_tells_who_came_who_went_and_how_long_it_took() -> None:
+def test_the_history_holds_joins_leaves_and_durations_of_rebalances() -> None:
     shell = GroupShell()
     shell.settle("a", "b")
     shell.leave("b")

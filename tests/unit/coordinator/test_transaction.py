@@ -164,7 +164,7 @@ def test_who_begins_gets_the_next_epoch_and_its_own_timeout() -> None:
     assert (txn.last_producer_id, txn.last_producer_epoch, txn.start_ms) == (7, -1, -1)
 
 
-def test_the_first_epoch_is_0_whoever_asks() -> None:
+def test_the_first_epoch_is_0_for_every_producer() -> None:
     fresh = TransactionalId("id", TransactionMetadata(producer_id=7, timeout_ms=1))
     assert fresh.init(1, None, NOW_MS, None).producer_epoch == 0
     assert fresh.init(1, ProducerIdAndEpoch(99, 9), NOW_MS, None).producer_epoch == 0
@@ -261,7 +261,7 @@ def test_only_what_is_open_times_out_and_only_what_is_not_expires(state: Transac
     assert (one.is_timed_out(9999), one.is_expired(9999, 500)) == (False, False)
 
 
-def test_until_the_next_one_begins_the_start_that_is_told_is_that_of_the_last() -> None:
+def test_the_described_start_is_that_of_the_last_transaction_until_the_next_begins() -> None:
     one = held(TransactionState.COMPLETE_COMMIT)
     one.pending = one.init(100, None, NOW_MS, None)
     one.committed()

@@ -83,7 +83,7 @@ def test_a_transaction_from_its_beginning_to_its_end(place: Path) -> None:
     run(place, test)
 
 
-def test_what_it_knows_is_what_its_journal_says(place: Path) -> None:
+def test_the_state_of_a_coordinator_equals_its_journal(place: Path) -> None:
     async def first(node: Node) -> None:
         producer = await begun(node, ONE, TWO)
         await node.transactions.end(NAME, producer, commit=False)
@@ -106,7 +106,7 @@ def test_what_it_knows_is_what_its_journal_says(place: Path) -> None:
     run(place, first, then)
 
 
-def test_while_a_write_is_under_way_others_are_told_to_come_back(place: Path) -> None:
+def test_requests_during_a_write_get_a_retriable_error(place: Path) -> None:
     async def test(node: Node) -> None:
         producer = await begun(node, ONE)
         replicated = node.hold_commits()
@@ -299,7 +299,7 @@ def test_a_producer_that_goes_on_waits_for_its_last_transaction_to_be_completed(
     run(place, test)
 
 
-def test_a_producer_that_goes_on_is_told_when_its_coordinator_changes_meanwhile(place: Path) -> None:
+def test_a_waiting_request_fails_when_its_coordinator_changes(place: Path) -> None:
     async def test(node: Node) -> None:
         producer = await begun(node, ONE)
         node.replicas.hosted[ONE].is_switching = True
@@ -376,7 +376,7 @@ def test_too_many_partitions_for_one_record(place: Path) -> None:
     run(place, test)
 
 
-def test_a_record_that_nobody_understands_is_passed_over(place: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_unreadable_records_of_the_journal_are_passed_over(place: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def first(node: Node) -> None:
         await begun(node, ONE)
         journal = node.transactions.runtime

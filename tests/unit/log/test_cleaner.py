@@ -33,7 +33,7 @@ def segments(log: Log, *batches: int) -> None:
 # Decisions
 
 
-def test_what_was_cleaned_is_clean_and_the_active_segment_is_nobodys(tmp_path: Path) -> None:
+def test_cleaning_starts_at_the_checkpoint_and_leaves_the_active_segment(tmp_path: Path) -> None:
     log = LogBench(tmp_path, COMPACT).open()
     segments(log, 2, 2)
     fill(log, 5)

@@ -107,7 +107,7 @@ def test_a_group_of_which_one_fails_is_the_failure_of_the_directory() -> None:
     assert done == []
 
 
-def test_a_call_that_fails_is_told_to_the_caller_and_to_the_directory() -> None:
+def test_a_failing_call_is_reported_to_the_caller_and_to_the_directory() -> None:
     async def scenario() -> list[LogDirFailed]:
         failures = list[LogDirFailed]()
         disk = DiskThread("d", failures.append)

@@ -66,7 +66,7 @@ def test_who_reads_from_a_file_that_the_cache_closes_goes_on(tmp_path: Path) -> 
     assert open_in(tmp_path) == [second.path]
 
 
-def test_a_file_that_nobody_refers_to_is_closed_and_forgotten(tmp_path: Path) -> None:
+def test_an_unreferenced_file_is_closed_and_forgotten(tmp_path: Path) -> None:
     cache = OpenFileCache(9)
     files = some_files(tmp_path, 3, cache)
     for file in files:
@@ -126,7 +126,7 @@ def test_half_of_all_descriptors_are_for_files_of_logs(limit: int, capacity: int
         (RuntimeError("can't start new thread"), "ulimit -u"),
     ],
 )
-def test_a_shortage_is_told_with_its_limit_and_the_remedy(error: BaseException, text: str) -> None:
+def test_a_shortage_is_reported_with_its_limit_and_the_remedy(error: BaseException, text: str) -> None:
     assert text in (shortage(error) or "")
 
 

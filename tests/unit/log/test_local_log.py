@@ -197,7 +197,7 @@ def test_an_append_that_the_disk_refuses_is_a_storage_error_and_so_is_every_late
     assert len(bench.failures) == 1
 
 
-def test_a_flush_that_fails_leaves_the_recovery_point_and_is_told(tmp_path: Path) -> None:
+def test_a_failed_flush_leaves_the_recovery_point_and_is_reported(tmp_path: Path) -> None:
     watch = Failing(10**9, errno.EIO, only=["fsync"])
     bench = LogBench(tmp_path, None, WatchedFiles(watch))
     log = bench.open()

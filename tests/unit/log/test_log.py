@@ -64,7 +64,7 @@ def test_bytes_of_the_caller_are_not_changed(log: Log) -> None:
     assert offsets_in(bytes_of(log.read(1, 999, Isolation.LOG_END))) == [1, 2]
 
 
-def test_under_log_append_time_the_brokers_time_is_stored_and_told(tmp_path: Path) -> None:
+def test_under_log_append_time_the_brokers_time_is_stored_and_returned(tmp_path: Path) -> None:
     bench = LogBench(tmp_path, {"message.timestamp.type": "LogAppendTime"})
     log = bench.open()
     bench.clock.ms += 555
@@ -181,7 +181,7 @@ def test_reading_and_rolling_leaks_no_descriptor(log: Log, bench: LogBench) -> N
 # Transactions
 
 
-def test_aborted_transactions_are_told_to_readers_of_committed_records(log: Log) -> None:
+def test_aborted_transactions_are_returned_to_readers_of_committed_records(log: Log) -> None:
     log.append_as_leader(batch(2, producer_id=1, transactional=True), 0)
     log.append_as_leader(marker(1, commit=False), 0, AppendOrigin.COORDINATOR)
     log.append_as_leader(batch(1), 0)

@@ -64,7 +64,7 @@ def test_a_directory_that_cannot_be_used_does_not_stop_the_others(one: Path, two
     asyncio.run(scenario())
 
 
-def test_if_no_directory_can_be_used_the_reasons_are_told(one: Path, two: Path) -> None:
+def test_a_start_without_a_usable_directory_fails_with_the_reasons(one: Path, two: Path) -> None:
     one.write_text("")
     two.write_text("")
     with pytest.raises(LogDirFailed, match=r"opening all of them: .*one failed.*two failed"):

@@ -24,7 +24,7 @@ def two(tmp_path: Path) -> Path:
     return tmp_path / "two"
 
 
-def test_after_a_crash_logs_are_recovered_and_progress_is_told(one: Path) -> None:
+def test_after_a_crash_logs_are_recovered_and_progress_is_logged(one: Path) -> None:
     async def scenario() -> tuple[int, int, int, int]:
         async with opened(log_dirs(one)) as dirs:
             fill(await dirs.create(TP), 5)

@@ -18,7 +18,7 @@ from leadline.model import TopicPartition
         ("09223372036854775807.snapshot.deleted", (2**63 - 1, ".snapshot", ".deleted")),
     ],
 )
-def test_a_file_of_a_segment_tells_offset_kind_and_suffix(name: str, parts: tuple[int, str, str]) -> None:
+def test_the_name_of_a_segment_file_holds_offset_kind_and_suffix(name: str, parts: tuple[int, str, str]) -> None:
     assert names.parse_file_name(name) == parts
     assert names.file_name(*parts) == name
 
@@ -32,7 +32,7 @@ def test_other_files_are_no_files_of_a_segment(name: str) -> None:
 
 @pytest.mark.parametrize("tp", [TopicPartition("orders", 0), TopicPartition("with-dash.and_dot-7", 12)])
 @pytest.mark.parametrize("mark", [None, *DirMark])
-def test_a_directory_tells_its_partition_and_mark(tp: TopicPartition, mark: DirMark | None) -> None:
+def test_the_name_of_a_directory_holds_partition_and_mark(tp: TopicPartition, mark: DirMark | None) -> None:
     name = names.dir_name(tp) if mark is None else names.marked_dir_name(tp, mark, UUID(int=1))
     assert names.parse_dir_name(name) == (tp, mark)
 
@@ -59,7 +59,7 @@ def test_a_marked_name_fits_into_what_file_systems_allow() -> None:
     )
 
 
-def test_what_recovery_removes_tells_its_segment_and_its_time() -> None:
+def test_the_name_of_removed_data_holds_segment_and_time() -> None:
     for position in (None, 1234):
         name = names.removed_name(42, 1_700_000_000_000, position)
         assert (names.removed_base(name), names.removed_at(name)) == (42, 1_700_000_000_000)

@@ -144,7 +144,7 @@ def test_an_index_without_its_log_is_removed(bench: LogBench) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_log_start_beyond_the_logs_end_is_ignored_and_said_to_be(
+def test_a_log_start_beyond_the_logs_end_is_ignored_and_logged(
     bench: LogBench, clean: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = bench.open(clean=clean, log_start=50)

@@ -23,7 +23,7 @@ def path(bench: LogBench, base: int, kind: str) -> Path:
     return bench.directory / f"{base:020d}{kind}"
 
 
-def test_what_recovery_removes_is_kept_and_told_with_its_counts(
+def test_what_recovery_removes_is_kept_and_logged_with_its_counts(
     bench: LogBench, caplog: pytest.LogCaptureFixture
 ) -> None:
     segment = path(bench, 3, ".log")
@@ -72,7 +72,7 @@ def test_of_what_earlier_recoveries_removed_as_much_is_kept_as_there_is_room_for
     assert left == [3, START_MS]
 
 
-def test_a_full_disk_keeps_nobody_from_recovering(bench: LogBench) -> None:
+def test_a_full_disk_does_not_stop_a_recovery(bench: LogBench) -> None:
     def full(operation: str, path: str) -> None:
         if operation == "open" and path.endswith(".removed"):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)

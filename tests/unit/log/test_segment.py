@@ -52,7 +52,7 @@ def test_an_offset_is_found_also_where_the_index_is_wrong(tmp_path: Path, entry:
     assert [segment.find(place.base_offset) for place in places] == places
 
 
-def test_what_lies_behind_a_damaged_frame_is_hidden_and_said_to_be(tmp_path: Path) -> None:
+def test_batches_behind_a_damaged_frame_are_hidden_and_logged(tmp_path: Path) -> None:
     segment = segment_at(tmp_path, index_interval_bytes="100000")
     places = fill(segment, 1, 1, 1)
     os.pwrite(segment.file.fd, b"\x07", places[1].position + 16)  # the magic number

@@ -51,7 +51,7 @@ def test_transactions_end_one_behind_the_other(index: TxnIndex) -> None:
         (0, 100, TXNS, False),
     ],
 )
-def test_a_reader_is_told_of_what_overlaps_and_whether_to_look_further(
+def test_a_lookup_returns_overlapping_transactions_and_whether_it_is_complete(
     index: TxnIndex, start: int, end: int, expected: list[AbortedTxn], complete: bool
 ) -> None:
     assert index.between(start, end) == (expected, complete)

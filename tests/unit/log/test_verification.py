@@ -89,14 +89,14 @@ def test_offsets_of_groups_have_no_sequence(log: Log) -> None:
     assert log.log_end == 1
 
 
-def test_other_records_are_nobodys_concern(log: Log) -> None:
+def test_other_records_need_no_verification(log: Log) -> None:
     write(log, 0, None, transactional=False)
     log.append_as_leader(batch(), 0, AppendOrigin.CLIENT, None)
     write(log, 1, TRUSTED)
     assert log.log_end == 3
 
 
-def test_a_verification_that_nobody_ends_is_forgotten_in_time(log: Log) -> None:
+def test_an_unfinished_verification_expires(log: Log) -> None:
     verified = begin(log, 0, now_ms=10)
     log.producer_state.expire(10 + log.producer_state.expiration_ms - 1)
     assert begin(log, 0) is verified

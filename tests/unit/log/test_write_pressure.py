@@ -97,7 +97,7 @@ def test_who_writes_much_waits_while_it_is_high_and_goes_on_when_it_is_not() -> 
     assert asyncio.run(scenario()) == (True, True)
 
 
-def test_nobody_waits_where_nothing_is_known_or_after_the_end() -> None:
+def test_without_figures_or_after_the_end_no_append_waits() -> None:
     async def scenario(dirty: DirtyPages | None) -> None:
         disk = Disk(dirty)
         pressure = WritePressure(disk)

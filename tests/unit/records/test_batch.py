@@ -22,7 +22,7 @@ from leadline.records.record import Record, records_of
 from tests.support.logs import START_MS, batch, records
 
 
-def test_a_header_tells_what_the_batch_was_built_with() -> None:
+def test_a_header_holds_what_the_batch_was_built_with() -> None:
     fields = BatchFields(
         base_offset=40,
         leader_epoch=3,

@@ -58,7 +58,7 @@ def test_compaction_keeps_offsets_and_times_of_what_stays(codec: Codec, horizon:
     assert new_header.crc == crc_of(changed, 0, len(changed))
 
 
-def test_an_emptied_batch_still_tells_the_last_sequence() -> None:
+def test_an_emptied_batch_keeps_the_last_sequence() -> None:
     header = header_at(batch(4, producer_id=4, sequence=6, codec=Codec.GZIP, transactional=True))
     new_header = header_at(empty(header))
     assert (new_header.size, new_header.record_count, new_header.base_timestamp) == (HEADER_BYTES, 0, NO_TIMESTAMP)

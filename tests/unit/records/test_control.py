@@ -41,5 +41,5 @@ def test_a_marker_that_is_none_is_corrupt(key: bytes | None, value: bytes | None
         read_end_marker(data, 0, header_at(data))
 
 
-def test_types_that_are_not_known_yet_are_told_apart_from_garbage() -> None:
+def test_unknown_types_are_distinguished_from_garbage() -> None:
     assert control_type(b"\0\0\0\x02") is ControlType.UNKNOWN

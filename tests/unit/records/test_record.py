@@ -25,7 +25,7 @@ def test_headers_keep_their_order_and_may_repeat() -> None:
     assert decoded.headers == headers
 
 
-def test_a_span_tells_where_key_and_value_lie() -> None:
+def test_a_span_holds_the_positions_of_key_and_value() -> None:
     data = build([Record(0, START_MS, b"key", b"value")])
     body = bytes(body_of(data, 0, header_at(data)))
     (span,) = spans(body, 1)

@@ -36,18 +36,18 @@ def waiting() -> Waiting:
     return crowd
 
 
-def test_the_high_watermark_tells_all_that_it_passes_and_each_once(waiting: Waiting) -> None:
+def test_the_high_watermark_acknowledges_all_that_it_passes_once(waiting: Waiting) -> None:
     passed = waiting.acknowledgements.passed
     assert [waiting.tell(passed(mark)) for mark in (2, 5, 5, 8, 20)] == [[], ["a", "b", "c"], [], [], ["d"]]
     assert not waiting.acknowledgements
 
 
-def test_who_asks_late_for_an_earlier_offset_does_not_wait_for_the_later_ones(waiting: Waiting) -> None:
+def test_a_later_wait_for_an_earlier_offset_is_acknowledged_first(waiting: Waiting) -> None:
     waiting.waits("late", 4)
     assert waiting.tell(waiting.acknowledgements.passed(4)) == ["a", "late"]
 
 
-def test_who_is_out_of_time_is_told_and_the_others_wait_on() -> None:
+def test_an_expired_wait_ends_and_the_others_go_on() -> None:
     waiting = Waiting()
     for name, offset, deadline_s in (("a", 1, 10.0), ("b", 2, FOREVER_S), ("c", 3, 5.0)):
         waiting.waits(name, offset, deadline_s)

@@ -86,7 +86,7 @@ def test_what_is_proposed_meanwhile_goes_with_the_next_request() -> None:
 
 
 @pytest.mark.parametrize("failure", [PeerLost("gone"), NotController("moved"), StaleBrokerEpoch.code])
-def test_it_is_asked_again_until_there_is_an_answer(failure: PeerLost | WireError | int) -> None:
+def test_a_proposal_is_sent_again_until_it_is_answered(failure: PeerLost | WireError | int) -> None:
     async def main() -> None:
         controller = AgreeingController(failure, failure)
         controller.may_answer.set()

@@ -75,7 +75,7 @@ def test_partitions_are_named_in_their_order_and_replaced_ones_are_forgotten_by_
     assert (by_name.replica_id, by_name.forgotten_topics_data) == (3, [])
 
 
-def test_offsets_are_asked_with_the_leader_epoch() -> None:
+def test_requests_for_offsets_carry_the_leader_epoch() -> None:
     request = offsets_request({TPS[0]: AskOffset(5, LATEST_TIMESTAMP)}, ME)
     (part,) = request.topics[0].partitions
     assert (request.replica_id, part.current_leader_epoch, part.timestamp) == (3, 5, LATEST_TIMESTAMP)

@@ -83,7 +83,7 @@ def test_a_forgotten_topic_without_an_id_keeps_the_names_in_use() -> None:
     assert (request.by_id, request.forgotten) == (False, [Forgotten(A, NO_TOPIC_ID)])
 
 
-def test_an_answer_is_told_by_id_or_by_name(session: FetchSession) -> None:
+def test_a_response_is_matched_by_id_or_by_name(session: FetchSession) -> None:
     assert session.partition("", ID, 1) == B
     assert session.partition("t", NO_TOPIC_ID, 1) == B
     assert session.partition("", OTHER, 1) is None

@@ -159,7 +159,7 @@ def test_the_first_fetch_is_full_and_each_later_one_goes_on_from_the_end_of_the_
     run(tmp_path, test)
 
 
-def test_an_error_makes_the_partition_rest_and_then_it_asks_again(tmp_path: Path) -> None:
+def test_after_an_error_the_partition_rests_and_then_fetches_again(tmp_path: Path) -> None:
     async def test(at: FetcherBench) -> None:
         at.leader.put(nothing())
         at.leader.put(Part(partition_index=0, error_code=NotLeaderOrFollower.code, high_watermark=-1, records=b""))
@@ -194,7 +194,7 @@ def test_records_that_the_leader_does_not_have_are_truncated_and_remembered(tmp_
     run(tmp_path, test)
 
 
-def test_a_position_that_the_leader_does_not_have_is_asked_for_with_list_offsets(tmp_path: Path) -> None:
+def test_a_position_out_of_range_is_resolved_by_list_offsets(tmp_path: Path) -> None:
     async def test(at: FetcherBench) -> None:
         at.log.append_as_leader(batch(1), 0)
         at.log.append_as_leader(batch(1), 0)

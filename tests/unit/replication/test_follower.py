@@ -66,7 +66,7 @@ def position(fetch_offset: int, leader_epoch: int, last_fetched_epoch: int) -> F
     )
 
 
-def test_a_fetch_tells_where_the_log_ends_and_in_which_epoch() -> None:
+def test_a_fetch_carries_the_log_end_and_its_epoch() -> None:
     _, request = fetching(log())
     assert request == position(30, EPOCH, 5)
 
@@ -251,7 +251,9 @@ def test_a_leader_that_ends_before_us_is_followed_down() -> None:
 
 
 @pytest.mark.parametrize(("start", "start_at", "rests"), [(31, 31, False), (30, None, True), (5, None, True)])
-def test_a_leader_that_ends_behind_us_is_asked_where_it_starts(start: int, start_at: int | None, rests: bool) -> None:
+def test_a_follower_requests_the_log_start_of_a_leader_that_ends_later(
+    start: int, start_at: int | None, rests: bool
+) -> None:
     replica_log = log()
     following, ask = out_of_range(replica_log)
     assert following.received_offset(ask, 0, 40, replica_log, NOW_MS) is NOTHING
@@ -272,7 +274,7 @@ def test_a_leader_that_ends_behind_us_is_asked_where_it_starts(start: int, start
         (0, -1, FetchState.FETCHING),  # no error, and no offset either
     ],
 )
-def test_a_leader_that_cannot_tell_is_asked_again_by_a_fetch(code: int, offset: int, state: FetchState) -> None:
+def test_after_an_error_of_list_offsets_no_request_follows_at_once(code: int, offset: int, state: FetchState) -> None:
     replica_log = log()
     following, ask = out_of_range(replica_log)
     assert following.received_offset(ask, code, offset, replica_log, NOW_MS) is NOTHING
@@ -289,7 +291,7 @@ def test_no_answer_about_offsets_leads_back_to_fetching() -> None:
 # All of them
 
 
-def test_one_leader_is_asked_about_all_its_partitions() -> None:
+def test_one_request_names_all_partitions_of_a_leader() -> None:
     replica_log = log()
     names = [TopicPartition("t", n) for n in range(3)]
     fetched, position = fetching(replica_log)

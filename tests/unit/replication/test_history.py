@@ -14,7 +14,7 @@ def proposed(*isr: int) -> Proposal:
     return Proposal(decided(*isr), tuple(-1 for _ in isr))
 
 
-def test_an_isr_changed_for_the_reason_for_which_it_was_first_asked() -> None:
+def test_an_isr_change_keeps_the_reason_of_its_first_proposal() -> None:
     history, proposal = History(), proposed(1, 2)
     history.proposed(proposal, "replica 3 is late")
     history.proposed(proposal, "asked again after error 7")
@@ -32,7 +32,7 @@ def test_a_reason_is_not_taken_for_that_of_another_proposal() -> None:
     assert history.isr_changes[-1].why == "the controller has a different ISR"
 
 
-def test_what_the_controller_took_out_is_told_apart() -> None:
+def test_a_removal_by_the_controller_has_a_reason_of_its_own() -> None:
     history = History()
     history.decided(ALL, decided(1), replicas=(1, 2), now_ms=90)
     assert history.isr_changes[-1].why == (

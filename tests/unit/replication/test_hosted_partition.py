@@ -103,7 +103,7 @@ def test_outside_of_requests_the_loop_acknowledges(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_who_waits_too_long_is_told_so(tmp_path: Path) -> None:
+def test_a_wait_that_is_too_long_ends_with_a_timeout(tmp_path: Path) -> None:
     async def test(at: Partition) -> None:
         at.lead(ME, FOLLOWER)
         done = asyncio.get_running_loop().create_future()
@@ -114,7 +114,7 @@ def test_who_waits_too_long_is_told_so(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_whoever_waits_learns_that_another_leads(tmp_path: Path) -> None:
+def test_waiting_produces_fail_when_another_broker_leads(tmp_path: Path) -> None:
     async def test(at: Partition) -> None:
         at.lead(ME, FOLLOWER)
         waiter = WaitingRequest()

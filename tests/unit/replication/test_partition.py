@@ -94,7 +94,7 @@ def test_what_is_in_sync_decides_what_is_safe() -> None:
     )  # 3 does not keep up, so it does not count
 
 
-def test_a_fetch_that_tells_nothing_new_changes_nothing() -> None:
+def test_a_fetch_without_news_changes_nothing() -> None:
     leader_state = leader(1, 2)
     leader_state.follower_fetched(2, 10, 0, NOW_MS)
     assert leader_state.follower_fetched(2, 10, 0, NOW_MS + 1) is NOTHING
@@ -287,7 +287,7 @@ def test_a_proposal_that_was_not_applied_is_forgotten(error: type[WireError]) ->
         NewLeaderElected,
     ],
 )
-def test_who_knows_too_little_waits_for_the_controller(error: type[WireError]) -> None:
+def test_a_leader_with_stale_metadata_waits_for_the_controller(error: type[WireError]) -> None:
     leader_state, proposal = shrinking()
     assert leader_state.alter_refused(proposal, error.code, LATE_MS) is NOTHING
     assert leader_state.pending is proposal
@@ -296,7 +296,7 @@ def test_who_knows_too_little_waits_for_the_controller(error: type[WireError]) -
 
 
 @pytest.mark.parametrize("error", [UnknownServerError, NotController])
-def test_where_nobody_knows_it_is_asked_again(error: type[WireError]) -> None:
+def test_a_proposal_with_an_unknown_outcome_is_sent_again(error: type[WireError]) -> None:
     leader_state, proposal = shrinking()
     assert leader_state.alter_refused(proposal, error.code, LATE_MS).alter_isr is proposal
 
@@ -311,7 +311,7 @@ def test_a_decision_that_is_over_changes_nothing(old: LeaderAndIsr) -> None:
     assert (leader_state.isr, leader_state.replicas) == ((1, 2, 3), (1, 2, 3))
 
 
-def test_a_decision_told_again_does_not_end_what_is_under_way() -> None:
+def test_a_repeated_decision_does_not_end_a_pending_proposal() -> None:
     leader_state, proposal = shrinking()
     leader_state.decided(DECISION._replace(isr=(1, 2)), (1, 2, 3), LATE_MS)
     assert leader_state.pending is proposal
@@ -363,7 +363,7 @@ def test_with_too_few_in_sync_the_high_watermark_stands_still() -> None:
     assert leader_state.follower_fetched(2, 10, 0, NOW_MS).advance_to is None
 
 
-def test_no_more_can_be_asked_for_than_there_are_replicas() -> None:
+def test_min_isr_is_capped_by_the_number_of_replicas() -> None:
     leader_state = leader(1, 2, min_isr=3, replicas=(1, 2))
     leader_state.check_in_sync()
     assert leader_state.follower_fetched(2, 10, 0, NOW_MS).advance_to == 10

@@ -124,7 +124,7 @@ def test_records_that_came_broken_are_fetched_again(tmp_path: Path, caplog: pyte
     assert "CRC" in caplog.text
 
 
-def test_usual_answers_do_not_wake_the_task_that_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_usual_responses_do_not_wake_the_requesting_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[str] = []
     converse = DirectLeaderClient.converse
 
@@ -246,7 +246,7 @@ def test_a_leader_that_there_is_no_way_to_yet_is_tried_again_after_a_rest(tmp_pa
     run(tmp_path, test)
 
 
-def test_a_leader_that_follows_tells_who_waits(tmp_path: Path) -> None:
+def test_a_leader_that_becomes_a_follower_fails_waiting_requests(tmp_path: Path) -> None:
     async def test(cluster: Brokers) -> None:
         old, resigned = cluster.leader, list[object]()
         old.replicas.on_drop.append(resigned.append)
@@ -302,7 +302,7 @@ def test_a_deletion_of_records_waits_for_the_living_replicas(tmp_path: Path) -> 
     run(tmp_path, test)
 
 
-def test_a_new_leader_does_not_tell_of_ends_that_it_does_not_know(tmp_path: Path) -> None:
+def test_a_new_leader_lists_no_end_offset_before_it_knows_it(tmp_path: Path) -> None:
     async def test(cluster: Brokers) -> None:
         await produced(cluster.leader, 1)
         await cluster.all_hold(2)
@@ -376,7 +376,7 @@ def test_the_high_watermark_survives_a_crash(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_a_follower_serves_consumers_and_nobody_else(tmp_path: Path) -> None:
+def test_a_follower_serves_only_consumers(tmp_path: Path) -> None:
     async def test(cluster: Brokers) -> None:
         await produced(cluster.leader, 3)
         await cluster.all_hold(6)
@@ -393,7 +393,7 @@ def test_a_follower_serves_consumers_and_nobody_else(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_a_consumer_is_told_of_a_replica_in_its_rack(tmp_path: Path) -> None:
+def test_a_consumer_is_sent_to_a_replica_in_its_rack(tmp_path: Path) -> None:
     async def test(cluster: Brokers) -> None:
         leader = cluster.leader
         await produced(leader, 1)

@@ -35,7 +35,7 @@ def test_what_is_older_than_all_windows_is_forgotten() -> None:
     assert [throttle.bytes_per_second(now) for now in (2000, 3000, 4000)] == [1200, 600, 0]
 
 
-def test_the_average_of_who_obeys_is_below_the_limit() -> None:
+def test_the_average_under_a_throttle_is_near_its_limit() -> None:
     throttle, sent = Throttle(), 0
     throttle.limit = 10_000
     for now in range(0, 60_000, 50):
@@ -49,5 +49,5 @@ def test_the_average_of_who_obeys_is_below_the_limit() -> None:
     ("replicas", "named"),
     [("", []), ("*", [0, 1, 2]), ("0:7,2:7,1:8", [0, 2]), ("1:70", []), ("none", [])],
 )
-def test_a_topic_names_who_is_throttled(replicas: str, named: list[int]) -> None:
+def test_a_topic_names_its_throttled_replicas(replicas: str, named: list[int]) -> None:
     assert [partition for partition in range(3) if is_named(replicas, partition, broker=7)] == named

@@ -125,7 +125,7 @@ def test_a_connection_is_notified_once_of_all_its_answers() -> None:
     assert run(test) == ["a done", "|", "|"]
 
 
-def test_an_acknowledgement_that_nobody_on_a_connection_waits_for_notifies_nobody() -> None:
+def test_an_acknowledgement_without_a_waiting_connection_notifies_none() -> None:
     def test(bench: CompletionBench) -> None:
         def on_acknowledged(error: WireError | None) -> None:
             bench.calls.append(f"acknowledged {error}")
@@ -148,7 +148,7 @@ def test_a_wait_that_is_acknowledged_by_an_acknowledgement_ends_an_iteration_lat
     assert run(test) == ["first", "|", "second done", "|"]
 
 
-def test_an_evaluation_that_asks_for_another_gets_it_an_iteration_later() -> None:
+def test_an_evaluation_requested_by_an_evaluation_runs_an_iteration_later() -> None:
     def test(bench: CompletionBench) -> None:
         bench.evaluate("a", lambda: bench.evaluate("c"))
         bench.evaluate("b")

@@ -111,7 +111,7 @@ def test_a_callback_that_fails_does_not_hold_up_the_others(caplog: pytest.LogCap
 
 
 @pytest.mark.parametrize(("count", "answers"), [(1, [True]), (2, [False, False])])
-def test_it_tells_whether_it_serves_one_socket_in_a_turn(count: int, answers: list[bool]) -> None:
+def test_the_loop_reports_whether_an_iteration_serves_one_socket(count: int, answers: list[bool]) -> None:
     results: list[bool] = []
     with ready_sockets(count) as pairs:
 

@@ -66,7 +66,7 @@ def test_a_task_is_held_until_it_ends() -> None:
     asyncio.run(run())
 
 
-def test_an_error_that_nobody_awaits_is_not_reported_as_lost() -> None:
+def test_an_unawaited_error_is_not_reported_as_lost() -> None:
     async def run() -> list[dict[str, Any]]:
         reports: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, report: reports.append(report))
@@ -85,7 +85,7 @@ def test_an_error_that_nobody_awaits_is_not_reported_as_lost() -> None:
     assert asyncio.run(run()) == []
 
 
-def test_an_error_reaches_whoever_awaits_the_task() -> None:
+def test_an_error_reaches_the_awaiter_of_the_task() -> None:
     async def work() -> None:
         raise ValueError("broken")
 

@@ -63,7 +63,7 @@ def test_where_no_acl_applies_the_setting_decides(everyone: bool) -> None:
     assert decide(empty, READ) == AclDecision(everyone, Reason.NO_ACL_FOUND)
 
 
-def test_one_acl_for_somebody_else_shuts_everyone_out() -> None:
+def test_one_acl_for_another_principal_denies_everyone_else() -> None:
     of_bob = authorizer(("orders", LITERAL, allow(READ, "User:bob")), allow_everyone=True)
     assert decide(of_bob, READ) == AclDecision(False, Reason.NO_ACL_ALLOWS)
     assert decide(of_bob, READ, "elsewhere").allowed
@@ -173,7 +173,7 @@ def test_the_version_moves_with_each_change_and_only_then() -> None:
     assert rules.version == 2
 
 
-def test_what_a_client_was_told_is_decided_again_once_an_acl_changes() -> None:
+def test_a_cached_decision_is_made_again_once_an_acl_changes() -> None:
     rules = authorizer(("orders", LITERAL, allow(READ)))
     client = rules.client(ALICE, HOST)
     assert client.allows(READ, TOPIC, "orders")

@@ -142,7 +142,7 @@ def test_stores_of_every_kind_become_pem_in_memory_and_a_context(kafka: dict[str
     assert context.get_ca_certs(binary_form=True) == CA.chain
 
 
-def test_pem_under_librdkafkas_names_becomes_a_context_that_trusts_nobody_else(tmp_path: Path) -> None:
+def test_pem_under_librdkafkas_names_becomes_a_context_that_trusts_only_it(tmp_path: Path) -> None:
     (tmp_path / "me.pem").write_bytes(FILES["me.pem"])
     names = {
         "ssl.ca.pem": CA.certificate_pem,

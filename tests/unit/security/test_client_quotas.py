@@ -174,7 +174,7 @@ def test_the_mutation_quota_of_a_client() -> None:
     assert older.throttle_ms(NOW) == 10_000
 
 
-def test_what_was_put_can_be_asked_for() -> None:
+def test_quotas_that_were_put_are_returned() -> None:
     quotas = with_quotas(QuotaEntity("u"))
     assert quotas.quotas(QuotaEntity("u")) == {PRODUCE: 102}
     assert quotas.quotas(QuotaEntity("v")) == {}

@@ -12,7 +12,7 @@ def rates(*listeners: str) -> ConnectionRates:
     return ConnectionRates(listeners or ("PLAINTEXT",), "PLAINTEXT")
 
 
-def test_without_limits_nobody_waits() -> None:
+def test_without_limits_no_connection_waits() -> None:
     unlimited = rates()
     assert all(unlimited.listener_delay_ms("PLAINTEXT", NOW) == 0 for _ in range(1000))
     assert unlimited.address_delay_ms("PLAINTEXT", HOST, NOW) == 0
@@ -70,7 +70,7 @@ def test_the_default_holds_for_all_addresses_without_a_limit_of_their_own() -> N
     assert [limited.address_delay_ms("PLAINTEXT", HOST, NOW) > 0 for _ in range(21)] == [False] * 20 + [True]
 
 
-def test_a_limit_of_zero_lets_nobody_in() -> None:
+def test_a_limit_of_zero_admits_no_connection() -> None:
     limited = rates()
     limited.address_limits[HOST] = 0
     assert limited.address_delay_ms("PLAINTEXT", HOST, NOW) == 1000

@@ -97,7 +97,7 @@ def test_a_token_is_renewed_from_now_on_and_never_beyond_its_max(period_ms: int,
 
 
 @pytest.mark.parametrize(("period_ms", "expiry_ms"), [(0, 0), (500, 500), (9 * DAY_MS, 7 * DAY_MS - 10)])
-def test_a_token_can_be_told_when_to_expire(period_ms: int, expiry_ms: int) -> None:
+def test_the_expiry_of_a_token_can_be_set(period_ms: int, expiry_ms: int) -> None:
     token = new_token(ID, ALICE, ALICE, [BOB], -1, LIFETIMES, NOW)
     changed = expired(token, BOB, period_ms, NOW + 10)
     assert changed == replace(token, expiry_ms=NOW + 10 + expiry_ms)

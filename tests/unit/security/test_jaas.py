@@ -80,7 +80,7 @@ def test_values(text: str, value: str) -> None:
         (f'{PLAIN} required password="secret\n";', "JAAS config"),
     ],
 )
-def test_what_is_wrong_is_said_without_the_text(text: str, message: str) -> None:
+def test_an_error_names_the_mistake_without_the_text(text: str, message: str) -> None:
     with pytest.raises(InvalidSetting) as refused:
         parse(text)
     assert str(refused.value).startswith(f"{SETTING}=[hidden]: ")

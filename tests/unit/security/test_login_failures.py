@@ -3,7 +3,7 @@
 from leadline.security.login_failures import FIRST_BACKOFF_S, MAX_BACKOFF_S, LoginFailures
 
 
-def test_after_a_refusal_nobody_tries_for_a_while_and_longer_each_time() -> None:
+def test_after_a_refusal_logins_wait_longer_each_time() -> None:
     failures, now_s, waits = LoginFailures(), 0.0, list[float]()
     for _ in range(8):
         failures.failed("peer", "why", now_s)

@@ -50,7 +50,7 @@ def test_the_right_password_makes_the_user_the_principal(message: bytes, name: s
         (b"bob\0alice\0wrong", INVALID),
     ],
 )
-def test_what_is_wrong_is_said_in_kafkas_words(message: bytes, words: str) -> None:
+def test_errors_have_kafkas_wording(message: bytes, words: str) -> None:
     assert evaluate(message) == Failed(words)
 
 
@@ -59,7 +59,7 @@ def test_cve_2017_12610_an_authorization_id_of_another_user_is_refused() -> None
     assert evaluate(b"bob\0alice\0alice-secret") == Failed(words)
 
 
-def test_cve_2021_38153_the_time_does_not_tell_how_much_of_a_password_is_right() -> None:
+def test_cve_2021_38153_the_time_does_not_reveal_how_much_of_a_password_is_right() -> None:
     """Medians of interleaved runs: a password that differs at once beside one that differs at its last byte."""
     secret = "p" * 4000
     exchange = PlainExchange({"u": Secret.of(secret)}.get)
@@ -75,7 +75,7 @@ def test_cve_2021_38153_the_time_does_not_tell_how_much_of_a_password_is_right()
 
 
 @pytest.mark.parametrize("message", [b"\0alice\0wrong", b"\0alice\0alice-secret", b"\0nobody\0x", b"\0empty\0x"])
-def test_cve_2021_38153_a_password_is_compared_in_constant_time_also_of_nobody(message: bytes) -> None:
+def test_cve_2021_38153_a_password_is_compared_in_constant_time_also_for_unknown_users(message: bytes) -> None:
     with patch("leadline.security.plain.compare_digest", wraps=compare_digest) as compared:
         evaluate(message)
     assert [len(argument) for argument in compared.call_args.args] == [32, 32]

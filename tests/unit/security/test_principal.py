@@ -6,7 +6,7 @@ from leadline.config.values import InvalidSetting
 from leadline.security.principal import ANONYMOUS, Principal, parse_principal, parse_super_users
 
 
-def test_a_token_login_does_not_change_who_one_is() -> None:
+def test_a_token_login_has_the_principal_of_its_owner() -> None:
     assert Principal("User", "alice", token_authenticated=True) == Principal("User", "alice")
     assert len({Principal("User", "alice", token_authenticated=True), Principal("User", "alice")}) == 1
 

@@ -61,7 +61,7 @@ def test_a_rule_and_what_it_makes_of_a_name(rules: str, name: str, principal: st
         (r"RULE:^CN=\d$/x/", "CN=\u0663"),
     ],
 )
-def test_a_name_that_no_rule_matches_whole_is_nobodys(rules: str, name: str) -> None:
+def test_a_name_that_no_rule_matches_as_a_whole_is_refused(rules: str, name: str) -> None:
     with pytest.raises(NoMatchingRule, match="No rules apply to"):
         PrincipalMapping(rules).name_of(name)
 

@@ -192,7 +192,7 @@ def test_lost_notifications_are_made_up_for_once_the_connection_is_back(run: Run
     check(run, tree, scenario)
 
 
-def test_whoever_needs_more_than_quotas_follows_the_nodes_too(run: Run, tree: Tree) -> None:
+def test_credentials_in_the_nodes_reach_their_listeners(run: Run, tree: Tree) -> None:
     async def scenario(store: QuotaStore) -> None:
         credentials = dict[ConfigEntity, str | None]()
         store.on_change.append(lambda entity, config: credentials.update({entity: config.get("SCRAM-SHA-256")}))

@@ -288,7 +288,7 @@ def test_a_mechanism_that_is_not_enabled_ends_a_session_at_once() -> None:
     assert (failure.response, failure.delayed) == (b"", False)
 
 
-def test_nobody_becomes_somebody_else() -> None:
+def test_reauthentication_cannot_change_the_principal() -> None:
     login = reauthenticating()
     failure = failure_of(play(login, handshake(), token(BOB)))
     assert read(SaslAuthenticateResponse, failure.response, 1).error_message == (

@@ -250,7 +250,7 @@ def test_an_unknown_user_and_a_weak_credential_fail_at_the_message_at_which_a_wr
     assert wrong.message == unknown.message
 
 
-def test_not_even_the_decoys_own_keys_let_anybody_in() -> None:
+def test_the_keys_of_the_decoy_do_not_log_in() -> None:
     """Whoever knew the key of the decoys could compute a proof that fits them."""
     server = exchange()
     with patch.object(hmac, "compare_digest", return_value=True):

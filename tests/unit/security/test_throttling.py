@@ -74,7 +74,7 @@ def test_network_time_counts_for_the_next_request() -> None:
     assert request_throttle_ms(quotas, CLIENT, 0, NOW) == 500
 
 
-def test_without_quotas_nobody_is_throttled() -> None:
+def test_without_quotas_no_client_is_throttled() -> None:
     quotas = ClientQuotas()
     assert produce_throttle_ms(quotas, CLIENT, 10**9, 10**12, 1, NOW) == 0
     assert fetch_throttle_ms(quotas, CLIENT, 10**9, 10**12, NOW) == 0

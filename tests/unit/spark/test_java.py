@@ -106,7 +106,7 @@ def test_an_archive_is_lacking_unless_it_is_there_or_awaited(runtime: Java, tmp_
     assert java.lacks_archive(runtime, tmp_path)
 
 
-def test_an_archive_that_nobody_finished_is_written_by_another(
+def test_an_unfinished_archive_is_written_by_another_session(
     runtime: Java, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = java.archive_options(runtime, tmp_path)
@@ -114,7 +114,7 @@ def test_an_archive_that_nobody_finished_is_written_by_another(
     assert java.archive_options(runtime, tmp_path) == first
 
 
-def test_an_archive_that_nobody_used_for_a_month_goes(runtime: Java, tmp_path: Path) -> None:
+def test_an_archive_unused_for_a_month_is_deleted(runtime: Java, tmp_path: Path) -> None:
     for name, age_s in (("classes-old.jsa", 31 * 86_400), ("classes-recent.jsa", 86_400)):
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (time.time() - age_s,) * 2)

@@ -42,7 +42,7 @@ NOW = ClusterOffsets({A0: 10, A1: 0}, {A0: 20, A1: 5}, {"a": "new"})
         (Positions({A0: 15}, "", {"a": "old"}), "a-0: all from offset 15 on are gone: the topic was deleted, and", 10),
     ],
 )
-def test_losses_are_told_in_numbers(before: Positions, message: str, next_offset: int) -> None:
+def test_losses_are_reported_in_numbers(before: Positions, message: str, next_offset: int) -> None:
     assert "; ".join(map(str, losses(before, NOW))).startswith(message)
     assert bool(losses(before, NOW)) == bool(message)
     assert resume_offsets(before, NOW)[A0] == next_offset

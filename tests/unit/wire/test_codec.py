@@ -165,7 +165,7 @@ def test_what_does_not_fit_is_named(message: FetchRequest, version: int, complai
 
 
 @pytest.mark.parametrize("version", [-1, 17])
-def test_a_version_that_there_is_not(version: int) -> None:
+def test_an_unknown_version_is_refused(version: int) -> None:
     with pytest.raises(ValueError, match="FetchRequest has no version"):
         encode(FetchRequest(), version)
     with pytest.raises(ValueError, match="only 0 to 16"):

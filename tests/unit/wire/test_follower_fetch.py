@@ -90,7 +90,7 @@ def test_a_request_is_written_as_the_codec_would(request: FetchRequest, client_i
     assert follower_fetch.encode_request(asking, client_id) == joined(request_frame(request, 16, 7, client_id))
 
 
-def test_what_is_said_otherwise_is_left_to_the_codec() -> None:
+def test_requests_in_another_form_are_left_to_the_codec() -> None:
     state = FetchRequest.ReplicaState(replica_id=1, replica_epoch=5)
     usual = FetchRequest(session_id=9, session_epoch=3, replica_state=state)
     assert follower_fetch.parse_request(_frame(usual)) is not None

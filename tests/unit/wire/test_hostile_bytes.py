@@ -130,7 +130,7 @@ HEARTBEAT = b"\2g" + b"\0\0\0\1" + b"\2m" + b"\0"  # as far as its tagged fields
         (SyncGroupRequest, 0, b"\0\1g\0\0\0\1\0\1m\0\0\0\1\0\1m\x80\0\0\0", 21, "a negative length: -2147483648"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(
+def test_an_error_names_its_place(
     kind: type[FetchRequest], version: int, data: bytes, position: int, reason: str
 ) -> None:
     refusal = refused(kind, data, version)
@@ -209,7 +209,7 @@ def test_structures_with_few_tagged_fields_each_share_the_limit_of_all_elements(
     assert f"more than {MOST_ELEMENTS}" in refusal.reason
 
 
-def test_a_broker_may_be_told_of_two_hundred_thousand_partitions() -> None:
+def test_an_update_may_hold_two_hundred_thousand_partitions() -> None:
     state = UpdateMetadataRequest.UpdateMetadataPartitionState(isr=[1, 2, 3], replicas=[1, 2, 3])
     topic = UpdateMetadataRequest.UpdateMetadataTopicState(topic_name="t", partition_states=[state] * 200_000)
     data = to_bytes(UpdateMetadataRequest(topic_states=[topic]), 8)

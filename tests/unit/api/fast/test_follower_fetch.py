@@ -138,7 +138,7 @@ def test_both_ways_give_the_same_answer(tmp_path: Path, position: dict[str, int]
     run(tmp_path, test)
 
 
-def test_it_waits_for_what_is_appended_and_is_told_of_it(tmp_path: Path) -> None:
+def test_a_waiting_fetch_is_answered_with_the_next_append(tmp_path: Path) -> None:
     async def test(leader: Node) -> None:
         fetch_request = request((opened(leader), 1))
         fetch_request.max_wait_ms = 60_000
@@ -198,7 +198,7 @@ def test_each_fetch_of_a_session_waits_its_own_time(tmp_path: Path, waits_ms: li
     run(tmp_path, test)
 
 
-def test_a_fetch_that_waits_is_not_answered_with_what_the_next_one_asks_for(tmp_path: Path) -> None:
+def test_a_waiting_fetch_is_not_answered_with_the_partitions_of_the_next_one(tmp_path: Path) -> None:
     """As on a connection that broke unnoticed."""
 
     async def test(leader: Node) -> None:
@@ -230,7 +230,7 @@ def test_who_gives_up_waiting_is_forgotten(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_a_batch_that_is_sent_twice_is_told_once(tmp_path: Path) -> None:
+def test_a_waiting_fetch_does_not_get_a_duplicate_batch(tmp_path: Path) -> None:
     async def test(leader: Node) -> None:
         sent = batch(1, producer_id=5)
         leader.replicas.append(TP, bytearray(sent))

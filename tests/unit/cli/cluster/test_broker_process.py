@@ -29,7 +29,7 @@ def test_a_setting_that_is_given_counts() -> None:
     assert plans(Path("x"), 3, 1, "zk", {"min.insync.replicas": "3"})[2].settings["min.insync.replicas"] == "3"
 
 
-def test_a_folder_tells_how_many_brokers_it_has(tmp_path: Path) -> None:
+def test_the_number_of_brokers_is_read_from_the_folder(tmp_path: Path) -> None:
     assert brokers_in(tmp_path / "none") == 0
     for name in ("broker-1", "broker-10", "broker-2", "other-11", "broker-x"):
         (tmp_path / name).mkdir()

@@ -31,7 +31,7 @@ from tests.support.commands import COMMAND_S, LEADLINE
         ("--brokers 4 --port 65533", "--port 65533: 4 brokers need the ports up to 65536"),
     ],
 )
-def test_what_cannot_work_is_said_before_anything_starts(
+def test_invalid_arguments_are_reported_before_anything_starts(
     arguments: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["cluster", "up", "--dir", str(tmp_path / "c"), *arguments.split()]) == 1

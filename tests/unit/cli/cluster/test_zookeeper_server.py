@@ -83,7 +83,7 @@ def test_a_class_path_that_has_a_server_counts_first(tmp_path: Path, monkeypatch
         (tmp_path / "zookeeper-3.8.4.jar").unlink()
 
 
-def test_what_is_missing_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_is_reported_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zookeeper_server, "DEBIAN_JAR", tmp_path / "none")
     monkeypatch.setattr(sys, "path", [])
     monkeypatch.delitem(sys.modules, "pyspark", raising=False)

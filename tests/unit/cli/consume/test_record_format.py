@@ -33,7 +33,7 @@ def test_nulls_and_missing_fields_have_a_text() -> None:
     assert as_text(["timestamp", "headers"])(bare) == b"NO_TIMESTAMP\tNO_HEADERS\tv\n"
 
 
-def test_json_holds_everything_or_what_was_asked_for() -> None:
+def test_json_holds_all_fields_or_the_chosen_ones() -> None:
     assert json.loads(as_json(())(message(value=b"\xff"))) == {
         "topic": "orders",
         "partition": 3,

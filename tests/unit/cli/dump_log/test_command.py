@@ -207,7 +207,7 @@ def test_a_batch_that_makes_no_sense_is_named(
     assert any(line.startswith(f"leadline: {path}: at byte 0: ") and message in line for line in shown.err)
 
 
-def test_zeros_behind_the_last_batch_are_said_to_be_zeros(directory: Path, dump: Shown) -> None:
+def test_zeros_behind_the_last_batch_are_shown_as_zeros(directory: Path, dump: Shown) -> None:
     path = first_segment(directory, ".log")
     size = path.stat().st_size
     os.truncate(path, size + 5000)
@@ -305,6 +305,6 @@ def test_a_foreign_file_or_none_is_refused_and_the_next_is_shown(directory: Path
 
 
 @pytest.mark.parametrize("name", ["nosuch.log", "00000000000000000000.log", "nosuch"])
-def test_a_file_that_is_not_there_is_told_as_that(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_file_is_reported(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["dump-log", name]) == 1
     assert capsys.readouterr() == ("", f"leadline: {name}: No such file or directory\n")

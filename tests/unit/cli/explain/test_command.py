@@ -18,11 +18,11 @@ METADATA: Any = {
 }
 
 
-def test_each_broker_is_asked_for_the_partitions_that_it_holds() -> None:
+def test_each_broker_gets_a_request_for_the_partitions_it_hosts() -> None:
     assert _held(METADATA) == {1: [ZERO], 2: [ZERO, ONE], 3: [ONE]}
 
 
-def test_only_live_brokers_without_a_history_are_asked_for_their_log_directories(
+def test_log_directories_are_requested_from_live_brokers_without_a_history(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Broker 1 has a history, 2 has none, 3 is away."""

@@ -72,7 +72,7 @@ def states(explanation: PartitionExplanation) -> dict[int, str]:
     return {status.id: status.state for status in explanation.statuses}
 
 
-def test_each_replica_is_shown_as_it_is_and_as_its_leader_knows_it() -> None:
+def test_each_replica_is_shown_by_its_own_report_and_its_leaders() -> None:
     explanation = explain_partition(reports(LEADER, report(1, 10), report(3, 4)))
     assert [
         (status.id, status.is_leader, status.in_sync, status.log_end, status.lag) for status in explanation.statuses
@@ -95,12 +95,12 @@ def test_who_does_not_copy_says_why() -> None:
     )
 
 
-def test_a_leader_that_asks_for_another_isr_says_so() -> None:
+def test_the_state_of_a_leader_shows_the_isr_it_has_requested() -> None:
     asks = LEADER | {"leads": LEADER["leads"] | {"asked_isr": [2]}}
     assert states(explain_partition(reports(asks)))[2] == "leads, has requested 2 as in-sync replicas"
 
 
-def test_epochs_are_told_with_who_led_and_since_when_as_far_as_anybody_heard() -> None:
+def test_epochs_are_shown_with_leader_and_start_as_far_as_reported() -> None:
     earlier = report(1, 10, history={"elections": [election(1, -1, 2, at_ms=NOW_MS - 8000)]})
     later = report(3, 10, history={"elections": [election(2, 2, 2, 3, at_ms=NOW_MS - 6000)]})
     explanation = explain_partition(reports(LEADER, earlier, later))
@@ -111,7 +111,7 @@ def test_epochs_are_told_with_who_led_and_since_when_as_far_as_anybody_heard() -
     ]
 
 
-def test_what_happened_is_told_newest_first_whoever_saw_it() -> None:
+def test_events_of_all_reports_are_shown_newest_first() -> None:
     explanation = explain_partition(reports(LEADER, report(1, 10, history={"truncations": [TRUNCATED]})))
     assert [event.what for event in explanation.events] == [
         "in sync 2,1,3 instead of 2,3: 1 is back",
@@ -161,7 +161,7 @@ def test_of_a_long_history_the_newest_is_shown_and_the_rest_counted() -> None:
     assert lines.count("and 3 older ones: --json prints all") == 2
 
 
-def test_brokers_that_keep_no_history_are_said_to() -> None:
+def test_an_explanation_says_that_brokers_keep_no_history() -> None:
     copies = {2: ReplicaStatus(2, True, True, high_watermark=8, lag=0, size_bytes=10, state="leads")}
     explanation = explain_partition(
         reports(statuses=copies, epoch_starts=[(0, 0), (3, 6)], blocked=BlockedPartition(TP, 8, 8, ()))
@@ -175,7 +175,7 @@ def test_brokers_that_keep_no_history_are_said_to() -> None:
     assert (lines[1], lines[-1]) == ("  leader     broker 2, epoch 3", NO_HISTORY)
 
 
-def test_beside_brokers_that_tell_others_are_shown_as_far_as_they_tell() -> None:
+def test_brokers_without_a_report_are_shown_beside_those_with_one() -> None:
     other = ReplicaStatus(2, True, True, high_watermark=8, lag=0, size_bytes=10, state="leads")
     explanation = explain_partition(reports(report(1, 10), report(3, 9), statuses={2: other}))
     assert (explanation.statuses[1], explanation.has_history) == (other, True)
@@ -186,7 +186,7 @@ def test_beside_brokers_that_tell_others_are_shown_as_far_as_they_tell() -> None
     assert [epoch.epoch for epoch in explanation.epochs] == [2, 0]
 
 
-def test_a_partition_that_nobody_leads() -> None:
+def test_a_partition_without_a_leader_is_shown_as_one() -> None:
     lines = lines_of(explain_partition(reports(leader=None)), {}, NOW_MS, Paint(io.StringIO()))
     assert lines[1] == "  leader    none"
 

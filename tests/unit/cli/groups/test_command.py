@@ -34,7 +34,7 @@ PROGRESS = [
 ]
 
 
-def test_progress_is_told_with_lag_owner_and_total() -> None:
+def test_progress_is_shown_with_lag_owner_and_total() -> None:
     assert progress_rows(PROGRESS) == [
         ["orders", "0", "40", "60", "20", "reader-0-id"],
         ["orders", "1", "-", "60", "-", "reader-0-id"],
@@ -44,13 +44,13 @@ def test_progress_is_told_with_lag_owner_and_total() -> None:
     ]
 
 
-def test_a_member_is_told_with_its_partitions() -> None:
+def test_a_member_is_shown_with_its_partitions() -> None:
     row = ["reader-0-id", "reader-0", "/127.0.0.1", "desk", "orders:0-1,4"]
     assert member_row(member(0, 0, 1, 4, instance="desk")) == row
     assert member_row(member(0))[3:] == ["", "none"]
 
 
-def test_a_description_says_when_there_is_nothing_to_tell(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_description_says_what_is_empty(capsys: pytest.CaptureFixture[str]) -> None:
     print_description(group(state="Empty"), BROKERS, [], NO_HISTORY, PLAIN)
     assert capsys.readouterr().out.splitlines() == [
         "billing: Empty, range, coordinator here:9092 (1)",
@@ -100,7 +100,7 @@ def test_a_program_gets_all_of_a_group() -> None:
     ("assignment", "text"),
     [(b'{"url": "http://a"}', '{"url": "http://a"}'), (b"\x00\x01\x00", "3 B of its protocol"), (b"", "none")],
 )
-def test_members_of_other_protocols_are_told_with_what_they_were_given(
+def test_members_of_other_protocols_are_shown_with_their_assignment(
     assignment: bytes, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     worker = MemberDescription("w-1", "connect-1", "/10.0.0.1", None, [], assignment)

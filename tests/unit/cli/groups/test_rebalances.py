@@ -29,7 +29,7 @@ def rebalance(
     return event
 
 
-def test_a_rebalance_says_when_how_long_who_and_why() -> None:
+def test_a_rebalance_is_shown_with_time_duration_members_and_causes() -> None:
     (row,) = rows([rebalance(JOINED, LEFT).to_json()])
     why = "reader-0 on 127.0.0.1 joined; desk-1 on 127.0.0.1 left (the consumer is being closed)"
     assert row == [moment_text(BEGAN_MS), "1 s", "3 to 4", "1 to 2", why]

@@ -75,7 +75,7 @@ def test_a_file_with_anything_else_is_refused_as_a_whole(text: str, message: str
         offsets_in(file)
 
 
-def test_where_it_is_too_late_for_an_undo_is_told() -> None:
+def test_partitions_that_are_too_late_for_an_undo_are_shown() -> None:
     reset_undo = ResetUndo(THEN_MS, [], {ORDERS: PartitionOffset(9), USERS: None})
     assert too_late_lines(reset_undo) == [
         "too late for orders-0: the group has committed 9 there since",

@@ -129,7 +129,7 @@ def test_the_partitions_of_a_wide_reset_are_not_listed_in_each_note() -> None:
     assert (len(plan.changes), plan.too_late) == (100, {})
 
 
-def test_what_has_been_deleted_since_the_reset_is_told() -> None:
+def test_an_undo_shows_what_was_deleted_since_the_reset() -> None:
     after = reset({ORDERS: PartitionOffset(12)}, to=50)
     plan = undo(after, EDGES | {ORDERS: OffsetRange(30, 100)})
     assert plan is not None

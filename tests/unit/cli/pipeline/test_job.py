@@ -19,7 +19,7 @@ from tests.support.commands import COMMAND_S
 from tests.support.logs import LogBench
 
 
-def test_lag_is_told_in_offsets_bytes_and_time() -> None:
+def test_lag_is_shown_in_offsets_bytes_and_time() -> None:
     minute_ago = time.time_ns() // 1_000_000 - 61_000
     assert lag_text(1200, 3_400_000, minute_ago) == "lag 1,200 offsets, 3.4 MB, 1 min 1 s"
     assert lag_text(0, 0, minute_ago) == "no lag"
@@ -37,7 +37,7 @@ def test_an_error_of_a_job_is_one_line() -> None:
 @pytest.mark.parametrize(
     ("module", "extra"), [("pyspark.sql", "spark"), ("fastavro", "avro"), ("pyiceberg", "iceberg")]
 )
-def test_a_library_that_is_missing_is_told_with_the_way_to_get_it(module: str, extra: str) -> None:
+def test_a_missing_library_is_reported_with_the_command_that_installs_it(module: str, extra: str) -> None:
     with pytest.raises(Failure, match=rf"pip install 'leadline\[{extra}\]'"), job_errors():
         raise ModuleNotFoundError(f"No module named {module!r}", name=module)
 
@@ -156,7 +156,7 @@ def test_a_job_without_java_says_where_to_get_one(
     assert capsys.readouterr().err == message
 
 
-def test_where_nobody_looks_a_line_comes_now_and_then(
+def test_progress_is_one_line_at_intervals_without_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]

@@ -21,7 +21,7 @@ MIRROR = ["pipeline", "mirror"]
         (["orders", "--to", "localhost:1", "--bootstrap-server", "localhost:2", "--timeout", "0.2"], "cannot reach"),
     ],
 )
-def test_what_cannot_be_done_is_told_in_one_line(
+def test_a_mirror_that_is_impossible_is_refused_in_one_line(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*MIRROR, *arguments]) == 1
@@ -58,7 +58,7 @@ def test_mirrors_of_other_topics_are_others(arguments: list[str], name: str) -> 
     assert spec_of(parser.parse_args(["mirror", "--to", "far:9092", *arguments])).name == name
 
 
-def test_progress_tells_rate_lag_and_groups_that_are_left_alone() -> None:
+def test_progress_shows_rate_lag_and_unchanged_groups() -> None:
     done = MirrorTotals()
     summary = RoundSummary(10, 2000, 5, 1000, -1, 1.0, 0, ("busy",))
     done.add(summary)

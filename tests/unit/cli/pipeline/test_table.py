@@ -28,7 +28,7 @@ def test_the_group_has_the_name_of_the_table_unless_it_is_set(arguments: tuple[s
     assert spec_of(options(*arguments)).group == group
 
 
-def test_the_spec_reads_committed_records_and_fails_on_data_loss_unless_told_otherwise() -> None:
+def test_the_spec_reads_committed_records_and_fails_on_data_loss_by_default() -> None:
     spec = spec_of(options("/data"))
     assert (spec.committed, spec.fail_on_data_loss) == (True, True)
     spec = spec_of(options("/data", "--isolation", "read_uncommitted", "--allow-data-loss"))

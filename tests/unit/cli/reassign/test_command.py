@@ -23,7 +23,7 @@ def test_one_must_say_which_topics_and_only_once(which: str, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("command", ["execute", "verify", "cancel"])
-def test_a_file_that_is_no_plan_is_said_before_a_cluster_is_asked(
+def test_a_file_that_is_no_plan_is_refused_before_any_request(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "plan.json"

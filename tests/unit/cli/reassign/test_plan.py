@@ -88,7 +88,7 @@ def test_plans_are_whole_and_even_and_do_not_crowd_a_rack(
     assert max(loads.values()) - min(loads.values()) <= 1
 
 
-def test_a_move_copies_to_those_who_do_not_have_it() -> None:
+def test_a_move_copies_to_brokers_without_a_replica() -> None:
     (move,) = moves(numbered([1, 2], [3]), numbered([2, 3, 1], [3]), {tp(0): 500, tp(1): 900})
     assert move == ReplicaMove(tp(0), [1, 2], [2, 3, 1], 500)
     assert (move.adding, involved([move])) == ([3], [1, 2, 3])
@@ -98,7 +98,7 @@ def test_another_order_is_a_change_but_copies_nothing() -> None:
     assert moves(numbered([1, 2]), numbered([2, 1]), {tp(0): 500}) == [ReplicaMove(tp(0), [1, 2], [2, 1], 0)]
 
 
-def test_throttled_are_those_who_have_it_and_those_who_shall_have_it() -> None:
+def test_current_and_new_replicas_are_throttled() -> None:
     """Of what moves already, those who had it before."""
     under_way = {
         tp(1): OngoingReassignment([1, 2, 3], adding=[3], removing=[1]),

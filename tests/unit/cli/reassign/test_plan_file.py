@@ -32,7 +32,7 @@ def test_a_file_is_read_as_it_was_written() -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said(text: str, message: str) -> None:
+def test_an_invalid_plan_file_is_refused_with_its_mistake(text: str, message: str) -> None:
     with pytest.raises(PlanError) as error:
         parse_plan(text)
     assert message in str(error.value)

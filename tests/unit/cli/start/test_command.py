@@ -54,7 +54,7 @@ def refusal(*arguments: str) -> str:
     return line
 
 
-def test_a_port_that_is_taken_is_told_with_who_has_it_and_what_to_do(tmp_path: Path) -> None:
+def test_a_taken_port_is_reported_with_its_process_and_a_remedy(tmp_path: Path) -> None:
     with socket.create_server(("localhost", 0)) as taken:
         port = taken.getsockname()[1]
         line = refusal("--port", str(port), "--set", f"log.dirs={tmp_path}")
@@ -63,7 +63,7 @@ def test_a_port_that_is_taken_is_told_with_who_has_it_and_what_to_do(tmp_path: P
     assert line.endswith("Stop that process, or choose another port with --port")
 
 
-def test_a_directory_that_is_taken_is_told_with_who_has_it(tmp_path: Path) -> None:
+def test_a_taken_directory_is_reported_with_its_process(tmp_path: Path) -> None:
     with leadline(tmp_path / "data") as broker:
         line = refusal("--port", "0", "--set", f"log.dirs={broker.directory}")
     assert f"is in use by another broker (its .lock is held), by pid {broker.pid} (" in line

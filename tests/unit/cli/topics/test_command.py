@@ -60,7 +60,7 @@ def test_of_several_topics_none_is_deleted_if_one_is_mistyped(broker: RunningBro
 
 
 @pytest.mark.parametrize("call", ["create other --config retenton.ms=1", "alter tuned --config retenton.ms=1"])
-def test_a_mistyped_setting_is_told_with_the_nearest(broker: RunningBroker, call: str) -> None:
+def test_a_mistyped_setting_is_reported_with_the_nearest(broker: RunningBroker, call: str) -> None:
     leadline(broker, "topics", "create", "tuned", "--if-not-exists")
     _, err = leadline(broker, "topics", *call.split(), code=1)
     assert err == "leadline: unknown setting retenton.ms (did you mean retention.ms?) (INVALID_CONFIG)\n"

@@ -49,7 +49,7 @@ def shop(
         (shop("Empty", started_ms=None), "Empty", "none yet"),
     ],
 )
-def test_a_transaction_is_told_with_its_age(transaction: TransactionDescription, state: str, started: str) -> None:
+def test_a_transaction_is_shown_with_its_age(transaction: TransactionDescription, state: str, started: str) -> None:
     assert transaction_lines(transaction, NOW_MS, PLAIN) == [
         f"shop-1: {state}",
         "  producer     4001, epoch 3",
@@ -61,7 +61,7 @@ def test_a_transaction_is_told_with_its_age(transaction: TransactionDescription,
     assert transaction_json(transaction)["state"] == state  # type: ignore[index, call-overload]
 
 
-def test_what_blocks_a_partition_is_told_with_who_since_when_and_how_it_ends() -> None:
+def test_a_blocking_transaction_is_shown_with_producer_age_and_remedy() -> None:
     blocked = BlockedPartition(ORDERS, 42, 60, (HELD, BEHIND))
     assert blocked_lines(blocked, {4001: shop("Ongoing", ORDERS)}, NOW_MS, PLAIN) == [
         "orders-0: 18 records wait",

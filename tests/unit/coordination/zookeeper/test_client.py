@@ -118,7 +118,7 @@ def test_an_unreachable_server_is_an_error_after_the_connection_timeout(run: Run
         run(opening)
 
 
-def test_nobody_is_waited_for_who_takes_the_call_and_says_nothing(run: Run) -> None:
+def test_a_server_that_accepts_and_stays_silent_is_given_up(run: Run) -> None:
     async def scenario() -> None:
         async with proxy_to(target_port=1) as proxy:
             proxy.keep_silent()
@@ -187,7 +187,7 @@ def test_no_more_calls_are_under_way_than_allowed(run: Run, server: ZooKeeper, i
     run(scenario())
 
 
-def test_what_is_asked_again_comes_before_what_was_asked_after_it(
+def test_a_repeated_request_keeps_its_place_in_the_order(
     run: Run, server: ZooKeeper, in_zookeeper: InZooKeeper
 ) -> None:
     async def scenario() -> None:
@@ -343,7 +343,7 @@ def test_an_answer_that_was_lost(
     run(scenario())
 
 
-def test_a_zookeeper_that_is_killed_and_comes_back_still_knows_the_session(run: Run, tmp_path: Path) -> None:
+def test_a_session_survives_a_restart_of_zookeeper(run: Run, tmp_path: Path) -> None:
     async def scenario(stack: ExitStack) -> None:
         first = await asyncio.to_thread(stack.enter_context, zookeeper(tmp_path))
         async with proxy_to(first.port) as proxy:

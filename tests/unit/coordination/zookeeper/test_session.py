@@ -18,7 +18,7 @@ from leadline.coordination.zookeeper.session import ConnectString
         ("[::1]:2181/k", ConnectString("[::1]:2181", 1, "/k")),
     ],
 )
-def test_hosts_and_chroot_are_told_apart(connect: str, parsed: ConnectString) -> None:
+def test_hosts_and_chroot_are_separated(connect: str, parsed: ConnectString) -> None:
     assert ConnectString.parse(connect) == parsed
 
 

@@ -329,7 +329,7 @@ def test_a_record_that_differs_from_another_replicas_is_found(tmp_path: Path) ->
 # What else may be wrong
 
 
-def test_a_replica_that_diverged_is_told_by_its_epoch(tmp_path: Path) -> None:
+def test_a_diverged_replica_is_recognized_by_its_epoch(tmp_path: Path) -> None:
     """It led, wrote what nobody else had, and another one took over."""
     replicas = Replicas(tmp_path, 2)
     fill(replicas, 30)

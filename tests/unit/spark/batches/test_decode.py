@@ -270,7 +270,7 @@ def test_the_columns_of_sparks_connector() -> None:
 
 
 @pytest.mark.parametrize("timestamp", [-1, -(1 << 63), (1 << 63) - 1])
-def test_a_time_beyond_what_spark_can_tell_is_the_last_that_it_can(timestamp: int) -> None:
+def test_a_time_beyond_sparks_range_is_the_last_of_the_range(timestamp: int) -> None:
     decoded = spark_columns(decode(build([Record(0, timestamp, None, None)]), ALL), "t", 0)
     (us,) = decoded.column("timestamp").cast(pa.int64()).to_pylist()
     assert us == max(min(timestamp, decoding.LAST_MS), -decoding.LAST_MS) * 1000

@@ -18,7 +18,7 @@ def test_what_is_no_address_is_refused(servers: str) -> None:
         list(addresses(servers))
 
 
-def test_an_answer_is_told_by_its_name() -> None:
+def test_a_failed_request_is_named_by_its_error() -> None:
     assert str(RequestFailed("orders-0", 6)) == "orders-0: NotLeaderOrFollower (6)"
     assert str(RequestFailed("orders-0", 30, "no")) == "orders-0: GroupAuthorizationFailed (30): no"
     assert str(RequestFailed("orders-0", 999, "no")) == "orders-0: error 999 (999): no"
@@ -46,7 +46,7 @@ def test_credentials_are_found_in_a_jaas_line() -> None:
     assert (access.login.username, access.login.password.reveal_text()) == ("ada", "s=1")
 
 
-def test_hosts_are_checked_unless_told_otherwise() -> None:
+def test_host_names_are_checked_by_default() -> None:
     checked = ClientSecurity.of({"security.protocol": "SSL"}).context
     unchecked = ClientSecurity.of({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": ""}).context
     assert checked is not None

@@ -80,7 +80,7 @@ def test_any_range_is_read_whole(replicas: Replicas, piece_bytes: int, monkeypat
         assert offsets(log, first, until) == list(range(first, min(until, 500)))
 
 
-def test_reading_starts_near_what_is_asked_for(replicas: Replicas) -> None:
+def test_reading_starts_near_the_first_offset(replicas: Replicas) -> None:
     log = the_log(replicas)
     segment = log.segments[1]
     last = log.segments[2].base_offset - 1

@@ -78,7 +78,7 @@ def test_every_stored_byte_of_records_is_in_a_slot() -> None:
     assert part.slots.ends.max() == records[-1].offset + 1
 
 
-def test_compression_is_told_by_codec() -> None:
+def test_compression_is_reported_by_codec() -> None:
     records = [Record(n, START_MS, b"key", b"the same again " * 20) for n in range(50)]
     plain = build(records)
     figures = merged(measured(bytes(build(records, BatchFields(codec=codec)))) for codec in Codec)
@@ -113,7 +113,7 @@ def test_a_count_of_records_that_is_a_lie_is_an_error() -> None:
         measured(bytes(with_right_crc(data)))
 
 
-def test_an_estimate_of_compaction_tells_no_more_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_estimate_of_compaction_never_exceeds_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sketches, "SAMPLE", 10)
     records = [Record(n, START_MS, b"%d" % n, b"v" * 100) for n in range(100)]
     kept = measured(bytes(build(records))).kept()

@@ -47,7 +47,7 @@ def test_partitions_add_up_from_their_first_commit_on() -> None:
     assert one.behind.tolist() == [2, 3, 6]
 
 
-def test_groups_and_topics_are_told_apart() -> None:
+def test_groups_and_topics_are_kept_apart() -> None:
     history = commits((12, 1))
     history.merge(commits((12, 1), group="audit"))
     history.merge(commits((12, 1), tp=TopicPartition("others", 0)))

@@ -61,14 +61,14 @@ def test_of_an_even_topic_nothing_is_remarkable() -> None:
     assert remark_texts(topic("even", [records(400, EVEN), records(400, EVEN)])) == []
 
 
-def test_skew_is_told_with_the_key_that_causes_it() -> None:
+def test_skew_is_reported_with_the_key_that_causes_it() -> None:
     orders = topic("orders", [records(100, EVEN), records(900, [b"x", b"x", *EVEN])])
     assert "partition 1 holds 90 % of all bytes (50 % would be its share)" in remark_texts(orders)
     orders = topic("orders", [records(100, EVEN), records(900, [b"x", b"x", b"y"])])
     assert any(text.startswith("partition 1 holds 90 % of all bytes: key “x”") for text in remark_texts(orders))
 
 
-def test_an_empty_partition_is_told() -> None:
+def test_an_empty_partition_is_reported() -> None:
     assert "1 of 3 partitions holds no record" in remark_texts(topic("t", [records(400, EVEN), records(400, EVEN), []]))
 
 
@@ -85,12 +85,12 @@ def test_to_save_kilobytes_is_not_remarkable() -> None:
     assert remark_texts(topic("t", [same], TopicLimits(-1, -1))) == []
 
 
-def test_a_message_that_is_far_larger_than_the_others_is_told() -> None:
+def test_a_message_far_larger_than_the_others_is_reported() -> None:
     texts = remark_texts(topic("t", [[*records(400, EVEN), Record(400, START_MS, b"k", bytes(200_000))]]))
     assert re.search(r"the largest message has 200 KB, half have 10\d B or less", "\n".join(texts))
 
 
-def test_small_batches_are_told() -> None:
+def test_small_batches_are_reported() -> None:
     assert any("linger.ms" in text for text in remark_texts(topic("t", [records(200, EVEN)], batch=1)))
 
 
@@ -111,7 +111,7 @@ def test_records_without_a_key_are_trouble_for_a_compacted_topic() -> None:
     [([10, 20, 400, 400], "is 400 records behind and falls further behind"), ([5, 3, 2, 0], None),
      ([700, 500, 400, 390], "is 390 records behind")],
 )  # fmt: skip
-def test_a_group_that_lags_is_told_with_its_trend(behind: list[int], trend: str | None) -> None:
+def test_a_lagging_group_is_reported_with_its_trend(behind: list[int], trend: str | None) -> None:
     times = START_MS + np.arange(4) * DAY_MS
     lag = Lag("billing", times, np.array(behind), {0: (0, behind[-1])})
     texts = [text for text in remark_texts(topic("t", [records(400, EVEN)], lags=[lag])) if "billing" in text]
@@ -289,7 +289,7 @@ def test_a_table_that_is_too_wide_scrolls_and_its_names_are_not_broken_into_lett
     assert re.search(r"min-width: [5-9]em", names)
 
 
-def test_keys_of_which_none_is_frequent_are_told() -> None:
+def test_keys_of_which_none_is_frequent_are_reported() -> None:
     many: list[bytes | None] = [b"%d" % n for n in range(700)]
     text = page(Report("x", [topic("t", [records(700, many, size=1)], batch=700)], []), "")
     assert "700 different keys, and none of them is frequent." in text

@@ -43,7 +43,7 @@ def test_a_percentile_is_right_to_three_percent(one: list[int], other: list[int]
 
 
 @pytest.mark.parametrize("size", [*range(33), 1000, 12_345])
-def test_small_sizes_are_told_exactly(size: int) -> None:
+def test_small_sizes_are_reported_exactly(size: int) -> None:
     assert histogram([size] * 3, [0]).percentile(0.9) == pytest.approx(size, rel=0.03 if size > 32 else 0)
 
 
@@ -58,7 +58,7 @@ def test_ranges_cover_every_size_once(sizes: list[int], most: int) -> None:
 
 
 @given(st.lists(KEYS, max_size=6))
-def test_a_hot_key_is_counted_up_to_the_error_that_is_told(parts: list[list[bytes]]) -> None:
+def test_a_hot_key_is_counted_up_to_the_reported_error(parts: list[list[bytes]]) -> None:
     counts = Counter(key for part in parts for key in part)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sketches, "KEYS", 5)

@@ -98,6 +98,6 @@ def test_what_is_always_null_is_no_column() -> None:
     assert storable(pa.struct([("a", pa.null()), ("b", LONG)])) == pa.struct([("b", LONG)])
 
 
-def test_of_what_several_tasks_saw_the_first_stays() -> None:
+def test_of_contradicting_types_the_first_stays() -> None:
     record_types = [pa.struct([("x", LONG)]), pa.struct([("x", TEXT), ("y", TEXT)]), pa.struct([("x", DOUBLE)])]
     assert additions(pa.schema([("k", TEXT)]), record_types) == pa.struct([("k", TEXT), ("x", DOUBLE), ("y", TEXT)])

@@ -55,7 +55,7 @@ def test_documents_have_a_column_for_each_field() -> None:
         (b'{"id": 1}{"id": 2}', "no JSON"),
     ],
 )
-def test_a_bad_record_is_told_with_its_cause_and_the_others_stay(value: bytes, cause: str) -> None:
+def test_a_bad_record_is_reported_with_its_cause_and_the_others_stay(value: bytes, cause: str) -> None:
     shaped = as_json(decoded(b'{"id": 1}', value, b'{"id": 3}'))
     assert shaped.rows.column("_offset").to_pylist() == [100, 102]
     assert shaped.bad is not None
@@ -64,7 +64,7 @@ def test_a_bad_record_is_told_with_its_cause_and_the_others_stay(value: bytes, c
     assert cause in bad["cause"]
 
 
-def test_fields_without_a_column_are_told() -> None:
+def test_fields_without_a_column_are_reported() -> None:
     shaped = as_json(decoded(b'{"id": 1, "tags": ["a"], "n": 1}', b'{"n": 1.5}', b'{"empty": [], "none": null}'))
     assert shaped.unknown == pa.struct([("tags", pa.list_(pa.string())), ("n", pa.float64())])
 

@@ -80,7 +80,7 @@ def test_a_record_of_avro_has_the_types_of_its_schema(tmp_path: Path) -> None:
         ({"type": "long", "logicalType": "time-micros"}, "time-micros"),
     ],
 )
-def test_what_tables_have_no_type_for_is_told(schema: object, message: str) -> None:
+def test_types_that_tables_lack_are_refused(schema: object, message: str) -> None:
     with pytest.raises(Conflict, match=message):
         avro_type(schema, {})
 
@@ -93,7 +93,7 @@ def test_what_names_no_schema_is_bad(value: bytes, format: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("format", "file"), [("avro", "9.avsc"), ("protobuf", "9.desc")])
-def test_a_schema_that_is_not_there_is_told(format: str, file: str, tmp_path: Path) -> None:
+def test_a_missing_schema_is_reported(format: str, file: str, tmp_path: Path) -> None:
     with pytest.raises(Conflict, match=f"there is no {file} in"):
         parser_of(format, str(tmp_path))(head(9) + b"\0")
 

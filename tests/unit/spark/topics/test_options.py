@@ -70,7 +70,7 @@ def test_names_are_taken_in_any_case() -> None:
     assert (options.max_offsets, options.headers) == (7, True)
 
 
-def test_what_is_said_of_a_stream() -> None:
+def test_options_of_a_stream_are_read() -> None:
     stream_options = {
         "maxBytesPerTrigger": "1000",
         "minOffsetsPerTrigger": "3",
@@ -115,7 +115,7 @@ def test_what_is_said_of_a_stream() -> None:
         ({"startingOffsetsByTimestampStrategy": "first"}, "expected error or latest"),
     ],
 )
-def test_what_a_stream_cannot_obey_is_told_in_one_line(options: Mapping[str, str], message: str) -> None:
+def test_options_that_a_stream_cannot_obey_are_refused_in_one_line(options: Mapping[str, str], message: str) -> None:
     with pytest.raises(BadOption) as error:
         read_options({**ORDERS, **options}, streaming=True)
     assert message in str(error.value)
@@ -144,7 +144,7 @@ def test_invalid_topics_are_refused(options: Mapping[str, str]) -> None:
         read_options({**SERVERS, **options}, streaming=False)
 
 
-def test_what_is_said_of_a_write() -> None:
+def test_options_of_a_write_are_read() -> None:
     write_settings = {
         "topic": "out",
         "checkpointLocation": "/tmp/c",
