@@ -40,6 +40,11 @@ COMMANDS = {
     "reassign": Command("leadline.cli.reassign.command", "move partitions to other brokers"),
     "explain": Command("leadline.cli.explain.command", "show the state of a partition and its recent history"),
     "configs": Command("leadline.cli.configs", "show and change the settings of topics and brokers"),
+    "acls": Command("leadline.cli.acls.command", "list, add and remove ACLs; explain who may do what"),
+    "users": Command("leadline.cli.users", "list, add and remove users who log in by SCRAM"),
+    "quotas": Command("leadline.cli.quotas", "list, set and remove limits of users, client ids and addresses"),
+    "tokens": Command("leadline.cli.tokens", "create, renew, expire and list delegation tokens"),
+    "security": Command("leadline.cli.security.command", "write certificates, a user and settings for development"),
     "dump-log": Command("leadline.cli.dump_log.command", "print the contents of log files"),
     "perf": Command("leadline.cli.perf", "measure throughput and latency"),
     "pipeline": Command(

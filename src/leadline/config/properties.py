@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
-_SEPARATOR = re.compile(r"(?<!\\)[=:\s]\s*[=:]?\s*")
+_SEPARATOR = re.compile(r"(?<!\\)(?:[=:]|\s+[=:]?)\s*")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
@@ -22,6 +22,12 @@ def parse_properties(text: str) -> dict[str, str]:
         key, *value = _SEPARATOR.split(line, maxsplit=1)
         properties[_ESCAPE.sub(unescape, key)] = _ESCAPE.sub(unescape, value[0]) if value else ""
     return properties
+
+
+def property_text(value: str) -> str:
+    """A value as a file has it, on one line. Blanks at its end are lost, as `parse_properties` drops them."""
+    escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    return f"\\{escaped}" if escaped.startswith(" ") else escaped
 
 
 def _logical_lines(text: str) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from leadline.config.properties import parse_properties
+from leadline.config.properties import parse_properties, property_text
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,8 @@ def test_a_comment_is_not_continued() -> None:
 
 def test_an_escaped_backslash_at_the_end_does_not_continue_the_line() -> None:
     assert parse_properties("path=C:\\\\\na=1") == {"path": "C:\\", "a": "1"}
+
+
+@pytest.mark.parametrize("value", ["plain", "a b", " a", "=a", ":a", "C:\\x", "a\\", "1\n2\t3\r4", 'x="y";', ""])
+def test_a_value_that_is_written_is_read_again(value: str) -> None:
+    assert parse_properties(f"# first\nname={property_text(value)}\nother=1\n") == {"name": value, "other": "1"}

@@ -146,8 +146,10 @@ class BlockingConnection:
         versions = self._versions.get(kind.API_KEY)
         newest = min(kind.VERSIONS[-1], NEWEST.get(kind.__name__, kind.VERSIONS[-1]))
         if versions is None or versions[0] > newest or versions[-1] < kind.VERSIONS[0]:
-            offered = f"{versions[0]} to {versions[-1]}" if versions is not None else "none"
             name = kind.__name__.removesuffix("Request")
+            if versions is None:
+                raise AccessRefused(f"{self.address} does not have the request {name}")
+            offered = f"{versions[0]} to {versions[-1]}"
             ours = f"{kind.VERSIONS[0]} to {newest}"
             raise AccessRefused(f"{self.address} supports versions {offered} of {name}, this client {ours}")
         return min(newest, versions[-1])

@@ -1,0 +1,1 @@
+"""leadline acls: who may do what on which resource."""

@@ -1,0 +1,1 @@
+"""leadline security: certificates, users and settings for development."""
