@@ -105,7 +105,7 @@ class Drain:
         return port
 
     def run(self) -> None:
-        """Take one connection's bytes until its end; the kernel is told not to copy them (MSG_TRUNC, on Linux)."""
+        """Reads one connection to its end, without copying its bytes (MSG_TRUNC, on Linux)."""
         connection, _ = self.listener.accept()
         with connection:
             while count := connection.recv_into(self._buffer, MAX_BYTES, socket.MSG_TRUNC):

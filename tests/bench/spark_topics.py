@@ -90,7 +90,7 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 def _sums(rows: DataFrame) -> list[object]:
-    """What must be alike, whoever read it."""
+    """What must be equal for every reader."""
     sums = "count(1) n", "sum(crc32(key)) k", "sum(crc32(value)) v", "sum(offset * (partition + 1)) o"
     return list(rows.selectExpr(*sums).collect()[0])
 

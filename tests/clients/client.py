@@ -27,7 +27,7 @@ Command = Callable[[Path], list[str]]  # from a folder to build in, to what the 
 
 
 class ClientError(Exception):
-    """What a client said when it could not do as it was asked."""
+    """The error of a client that failed at a request."""
 
 
 class Lacking(ClientError):
@@ -35,7 +35,7 @@ class Lacking(ClientError):
 
 
 class Client:
-    """Started, and ended with `close`. What it says besides its answers is in `log`."""
+    """Started here and ended with `close`. Its other output is in `log`."""
 
     def __init__(self, name: str, bootstrap: str, folder: Path) -> None:
         self.name, self.log = name, folder / "client.log"

@@ -18,7 +18,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
 
 @pytest.fixture(scope="session")
 def clients(broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clients]:
-    """A client by its name, started when it is first asked for."""
+    """A client by its name, started at its first use."""
     started: dict[str, Client] = {}
 
     def client(name: str) -> Client:

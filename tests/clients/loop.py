@@ -20,7 +20,7 @@ ALL_S = 240  # for all kills, and once more until all is through; a quiet machin
 
 
 class Feed:
-    """Numbered records, until told to stop."""
+    """Numbered records, until it is stopped."""
 
     def __init__(self, bootstrap: str) -> None:
         self.producer = Producer(

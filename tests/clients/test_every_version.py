@@ -160,7 +160,7 @@ def offset_delete(version: int, target: Target) -> Message:
 
 
 def join_group(version: int, target: Target) -> Message:
-    """Each in a group of its own: nobody waits for another."""
+    """Each in a group of its own, so that none waits for another."""
     protocol = m.JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"any")
     return m.JoinGroupRequest(
         group_id=f"{target.topic}-{version}",

@@ -34,7 +34,7 @@ class Tools:
         return tool(name, "--bootstrap-server", self.bootstrap, *arguments)
 
     def say(self, topic: str, lines: str, *arguments: str) -> None:
-        """What the console producer is told on its stdin."""
+        """The console producer with these lines on stdin."""
         where = ("--bootstrap-server", self.bootstrap, "--topic", topic)
         done = run("console-producer", *where, *arguments, stdin=lines)
         assert done.code == 0, done.err

@@ -210,7 +210,7 @@ def _coordinates_groups(side: Side) -> bool:
 
 
 def _coordinates_id(side: Side, id: str) -> bool:
-    """It is told of as soon as its partition of the journal has a leader. That one reads it before it serves."""
+    """A coordinator is named once its partition of the journal has a leader, which reads it before it serves."""
     request = FindCoordinatorRequest(coordinator_keys=[id], key_type=TRANSACTION)
     is_there = side.ask(FindCoordinatorResponse, request, 4).coordinators[0].error_code == 0
     described = DescribeTransactionsRequest(transactional_ids=[id])

@@ -314,7 +314,7 @@ class Pair:
         assert ours == theirs, self.failure(f"Leadline has the files {ours}, Kafka {theirs}")
 
     def assert_same_files(self) -> None:
-        """After a clean close: each file, byte for byte. But for those on their way out, which nobody cuts to size."""
+        """After a clean close: each file, byte for byte, except files to be deleted, which are not truncated."""
         self.assert_same_names()
         ours, theirs = files_in(self.ours), files_in(self.theirs)
         assert ours.keys() == theirs.keys(), self.failure(f"Leadline has the files {list(ours)}, Kafka {list(theirs)}")

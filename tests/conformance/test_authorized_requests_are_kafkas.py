@@ -85,7 +85,7 @@ def test_a_user_with_exactly_the_right_gets_kafkas_answer(authorized: Authorized
 
 
 def both_topics(authorized: Authorized) -> None:
-    """The user may do everything to `seen`, nothing to `secret`, and nobody has created `missing`."""
+    """The user may do everything to `seen`, nothing to `secret`, and `missing` does not exist."""
     for name in ("seen", "secret"):
         if any(name not in names_of(side) for side in authorized.both.sides):
             authorized.both.create(name)

@@ -194,7 +194,7 @@ def test_a_group_is_deleted_once_a_person_agrees(cluster: Side) -> None:
 
 
 def answered(cluster: Side, answer: str, *arguments: str) -> int:
-    """The exit code of a command on a terminal where somebody types an answer."""
+    """The exit code of a command on a terminal where a person types an answer."""
     ours, theirs = pty.openpty()
     try:
         command = [*LEADLINE, *arguments, "--bootstrap-server", cluster.bootstrap]

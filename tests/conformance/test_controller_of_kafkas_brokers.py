@@ -159,7 +159,7 @@ def ask_for_everything(admin: Any) -> None:
 
 
 def produce(bootstrap: str) -> None:
-    """Brokers lead and follow as they were told: what is written with acks=all is on all in-sync replicas."""
+    """Brokers obey the controller: records written with acks=all are on all in-sync replicas."""
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": PATIENCE_S * 1000})
     errors: list[object] = []
     for partition in range(5):

@@ -26,7 +26,7 @@ ASKS_AT_ONCE = "the leader has our position, but refused it"  # Kafka's asks aga
 
 
 class Both:
-    """Two followers of the same leader, who are told the same."""
+    """Two followers of the same leader, with the same input."""
 
     def __init__(self, oracle: Oracle, folder: Path, chosen: random.Random) -> None:
         self.oracle, self.chosen, self.epoch = oracle, chosen, 0

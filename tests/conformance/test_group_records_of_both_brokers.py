@@ -117,7 +117,7 @@ class Consumer:
         assert {partition.error_code for partition in answer.topics[0].partitions} == {0}, answer
 
     def state(self, *groups: str) -> object:
-        """All that can be asked about them."""
+        """All that requests return about the groups."""
         described = self.ask(DescribeGroupsResponse, DescribeGroupsRequest(groups=list(groups)), 5)
         requested = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None) for group in groups]
         fetched = self.ask(OffsetFetchResponse, OffsetFetchRequest(groups=requested), 8)

@@ -182,7 +182,7 @@ def _dotted(settings: dict[str, object]) -> dict[str, Any]:
 
 
 class Member:
-    """A consumer in a thread of its own, which polls it and does what else it is asked to, until it is closed."""
+    """A consumer in a thread of its own, which polls it and runs other calls on it until it is closed."""
 
     def __init__(self, consumer: Consumer, topic: str) -> None:
         self.consumer = consumer
@@ -429,7 +429,7 @@ def records_are_read_changed_and_written(place: Place) -> object:
 
 
 def offsets_of_a_member_that_was_replaced_are_not_taken(place: Place) -> object:
-    """A transaction carries what its consumer knew of the group when it asked for it."""
+    """A transaction carries the group metadata that its consumer had when they were fetched."""
     topic = place.topic("generations", records=6)
     producer = place.transactional("generations")
     member = place.member(topic, partition_assignment_strategy="range")
@@ -463,7 +463,7 @@ def ends(place: Place, topic: str, isolation: str) -> int:
 
 
 def a_transactional_id_expires(place: Place) -> object:
-    """Nothing was done in its name for a while: it is forgotten, and who comes back begins anew."""
+    """An unused transactional id expires, and a producer that comes back begins anew."""
     topic = place.topic("expired")
     producer = place.transactional("expired")
     producer.begin_transaction()

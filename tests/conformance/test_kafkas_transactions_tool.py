@@ -22,7 +22,7 @@ HANGING = 4711  # a producer id that no coordinator knows
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    """With an open transaction, and with one of before brokers asked whether a partition is part of it."""
+    """With an open transaction, and with one from before brokers verified partitions."""
     settings = {
         "broker.id": 5,
         "transaction.state.log.num.partitions": 3,

@@ -44,7 +44,7 @@ ASSIGNMENTS = [(1, 2, 3), (2, 1, 3), (1, 2), (1, 3, 4), (1,)]
 
 
 class Both:
-    """Two leaders of the same partition, broker 1 each, who are told the same."""
+    """Two leaders of the same partition, both broker 1, with the same input."""
 
     def __init__(self, oracle: Oracle, folder: Path, chosen: random.Random) -> None:
         self.oracle, self.chosen, self.now_ms = oracle, chosen, START_MS
@@ -150,7 +150,7 @@ class Both:
         self.oracle.time(self.now_ms)
 
     def answer(self) -> None:
-        """The controller alters the ISR as asked, or somehow else, or refuses."""
+        """The controller alters the ISR as proposed, or in another way, or refuses."""
         if len(self.proposals) == self.answered:
             return
         proposal, self.answered = self.proposals[-1], len(self.proposals)

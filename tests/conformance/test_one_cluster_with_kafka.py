@@ -88,7 +88,7 @@ class Mixed:
         self.wait_for_all(topic)
 
     def wait_for_all(self, topic: str) -> None:
-        """Three replicas in sync for each partition, as each broker tells it."""
+        """Waits until the metadata of each broker shows three in-sync replicas for each partition."""
 
         def in_sync(broker: Connection) -> bool:
             request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])

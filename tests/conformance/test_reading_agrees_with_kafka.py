@@ -156,7 +156,7 @@ def test_offsets_by_time_among_records_that_carry_none(oracle: Oracle, tmp_path:
 
 
 def test_the_largest_time_outlives_a_truncation(oracle: Oracle, tmp_path: Path) -> None:
-    """Kafka forgets it if nobody asked since the start, and the cut leaves no entry in the time index."""
+    """Kafka forgets it without a lookup since the start, if the cut leaves no entry in the time index."""
     pair = Pair(oracle, tmp_path)
     pair.open()
     for n in range(3):
@@ -184,7 +184,7 @@ def test_epochs_end_at_the_same_offsets(oracle: Oracle, tmp_path: Path) -> None:
 
 
 def test_aborted_transactions_between_any_two_offsets(oracle: Oracle, tmp_path: Path) -> None:
-    """Kafka's way to ask for them starts at the log's start, whatever is asked for; hence all are asked for."""
+    """Kafka's lookup always starts at the log start; hence the test reads all of them."""
     pair = written(oracle, tmp_path, 8)
     pair.high_watermark(pair.log.log_end)
     chosen = random.Random(8)

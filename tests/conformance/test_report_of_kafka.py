@@ -31,7 +31,7 @@ def fill(server: str, topic: str) -> None:
 
 
 def is_checkpointed(dirs: list[str], topic: str) -> bool:
-    """Whether no file tells that some of it is not committed."""
+    """Whether the files show no uncommitted records."""
     logs = segments.logs_in(dirs, [topic, OFFSETS_TOPIC])
     return all(log.high_watermark in (None, segments.log_end(log)) for log in logs)
 
@@ -46,7 +46,7 @@ def made(work: ReportPlan, server: str) -> TopicReport:
 
 
 def facts(report: TopicReport) -> object:
-    """All that does not depend on which broker it is, nor on when it was asked."""
+    """All that depends neither on the broker nor on the time."""
     figures = report.figures
     parts = [(n, part.batches, part.records, part.stored, part.tombstones) for n, part in sorted(figures.parts.items())]
     slots = {n: (part.slots.starts.tolist(), part.slots.bytes.tolist()) for n, part in figures.parts.items()}

@@ -138,7 +138,7 @@ def test_a_name_and_an_id_together(both: Both) -> None:
 
 @pytest.mark.parametrize("version", MetadataRequest.VERSIONS)
 def test_a_topic_is_created_by_asking_for_it(both: Both, version: int) -> None:
-    """Kafka says that it does not know the topic yet; Leadline answers once it is there."""
+    """Kafka first answers that it does not know the topic; Leadline answers once it exists."""
     name = f"new-by-{version}"
     request = MetadataRequest(topics=[TOPIC(name=name), *(TOPIC(name=name) for name in INVALID_NAMES)])
 
@@ -169,7 +169,7 @@ def test_there_are_only_brokers_in_the_cluster(both: Both, endpoint_type: int) -
 @pytest.mark.parametrize("version", FindCoordinatorRequest.VERSIONS)
 @pytest.mark.parametrize("key_type", [0, 1, 2, -1])
 def test_coordinators_are_located_as_kafka_does(both: Both, version: int, key_type: int) -> None:
-    """Kafka says that there is none before it has created its topic; then it says where it is."""
+    """Kafka answers that there is none until it has created its topic; then it names the coordinator."""
     if version == 0 and key_type:
         return
     keys = ["a", "", "b c"]

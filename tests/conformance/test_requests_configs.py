@@ -34,7 +34,7 @@ Op = tuple[str, int, str | None]
 
 
 def without_what_leadline_lacks(answer: DescribeConfigsResponse) -> None:
-    """Settings of Leadline alone, and what each broker must be told apart: where it listens, lies and finds others."""
+    """Removes settings of Leadline alone and those that differ by broker: listeners, directories, ZooKeeper."""
     for result in answer.results:
         result.configs = [entry for entry in result.configs if entry.name not in ("zookeeper.connect", "log.dir")]
         for entry in result.configs:
@@ -123,7 +123,7 @@ def incrementally(
 
 
 def settled(both: Both, *resource: tuple[int, str]) -> None:
-    """Kafka tells of a change a moment after it has answered."""
+    """Kafka shows a change a moment after it has answered."""
 
     def is_same() -> bool:
         try:

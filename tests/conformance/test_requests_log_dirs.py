@@ -38,7 +38,7 @@ def place(side: Side, topic: str) -> dict[int, str]:
 
 
 def with_places_as_one(answer: DescribeLogDirsResponse) -> None:
-    """Which of several empty directories gets a partition is each broker's own choice: all is told as of the first."""
+    """Each broker chooses among empty directories itself: all are shown as the first one."""
     first, *others = answer.results
     for other in others:
         first.topics += other.topics

@@ -91,7 +91,7 @@ def test_several_partitions_and_one_that_stands_twice(both: Both, topic: str, ve
 
 @pytest.mark.parametrize("version", ListOffsetsRequest.VERSIONS)
 def test_a_debugging_client_is_answered_as_kafka_does(both: Both, topic: str, version: int) -> None:
-    """Who says -2 wants no leader and no limit."""
+    """A request with replica id -2 wants no leader and no limit."""
     list_and_compare(both, version, topic, -1, -2, partition=0, replica=-2)
 
 

@@ -102,7 +102,7 @@ def response_to(request: Message) -> type[Message]:
 
 
 def messages_of(part: Part) -> list[str | None]:
-    """All that an answer says in words."""
+    """All messages of a response."""
     messages: list[str | None] = []
     for field in part.SPEC.fields:
         value = getattr(part, field.name)

@@ -689,7 +689,7 @@ def test_the_journals_records_are_the_same_byte_for_byte(both: Both, n: int) -> 
 
 
 def test_expired_ids_and_too_long_timeouts_are_refused_as_the_settings_say(tmp_path: Path) -> None:
-    """Ids are soon forgotten, transactions must be short, and nobody asks whether a partition is part of one."""
+    """Ids expire soon, transactions must be short, and partitions are not verified."""
     more = {
         "transactional.id.expiration.ms": 1000,
         "transaction.remove.expired.transaction.cleanup.interval.ms": 200,

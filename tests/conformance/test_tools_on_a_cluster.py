@@ -100,7 +100,7 @@ class Cluster:
         until(lambda: all(part.leader_id != id for topic in self.topics() for part in topic.partitions), PATIENCE_S)
 
     def tool(self, name: str, *arguments: object) -> str:
-        """What one of Kafka's tools prints, whichever broker it asks, and a line with its exit code."""
+        """What one of Kafka's tools prints from any broker, and a line with its exit code."""
         until(self.agree, PATIENCE_S)
         done = run_tool(name, "--bootstrap-server", self.bootstrap, *arguments)
         return f"{done.out}exit code {done.code}\n"
@@ -267,7 +267,7 @@ def test_what_is_on_its_way_is_shown_alike_and_can_be_called_back(both: Both, tm
 
 
 def is_not_throttled(cluster: Cluster, topic: str) -> bool:
-    """Whichever broker is asked: all of them have seen that the throttle is gone."""
+    """Any broker may answer: all of them have seen that the throttle is gone."""
     return all("throttled" not in described(cluster, "--topic", topic) for _ in range(3))
 
 
@@ -412,7 +412,7 @@ def explained(cluster: Cluster, partition: str = "told:0") -> dict[str, Any]:
 
 
 def test_unclean_elections_lose_the_same_records_and_leave_the_same_files(both: Both) -> None:
-    """Of one topic the settings allow it, for the other it is asked for."""
+    """One topic allows it by its settings, for the other it is requested."""
     allowed = ("--config", "min.insync.replicas=1", "--config", "unclean.leader.election.enable=true")
     both.create("lost", "2:3", *allowed)
     both.create("asked", "2:3", *allowed[:2])

@@ -230,7 +230,7 @@ class Session:
                 user.ask(m.ExpireDelegationTokenResponse, request, 2)
 
     def _leveled(self, part: Part) -> object:
-        """Ids are places in the order of creation, HMACs are checked, times are told from the time of issue or now."""
+        """Ids become their place in the order of creation, HMACs are checked, times become relative."""
         names = {field.name: getattr(part, field.name) for field in part.SPEC.fields}
         issue_ms = next((names[it] for it in ("issue_timestamp_ms", "issue_timestamp") if names.get(it, -1) > 0), None)
         id = names.get("token_id", "")

@@ -130,7 +130,7 @@ def only_what_was_written_is_found_by_record(ledger: Ledger, batches: Batches) -
 
 
 def no_last_record_of_a_key_is_lost(durable: Durable, batches: Batches) -> None:
-    """Compaction may take a record only for a later one with its key. Control and aborted records are nobody's."""
+    """Compaction may remove a record only for a later one with its key. Control and aborted records do not count."""
     flushed = [
         record
         for data in durable.batches.values()

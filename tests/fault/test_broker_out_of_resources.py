@@ -108,7 +108,7 @@ def test_connections_leave_descriptors_for_the_logs(tmp_path: Path) -> None:
 
 
 class Filling(OsFiles):
-    """A disk that is full while it is told to be."""
+    """A disk that the test fills and empties."""
 
     full = False
 

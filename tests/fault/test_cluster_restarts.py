@@ -55,7 +55,7 @@ def test_all_brokers_stop_at_once_and_come_back_with_all_they_had(served: Cluste
 
 
 def test_a_starting_broker_answers_metadata_once_it_knows_all_brokers(served: Cluster) -> None:
-    """A client would forget all brokers that it is not told of."""
+    """A client forgets all brokers that are not in the response."""
     controller = served.controller()
     other = next(id for id in served.brokers if id != controller)
     served.run_steps(f"kill {other}, pause {controller}, start {other}")

@@ -115,7 +115,7 @@ READ_TO_THE_END = [
 
 @pytest.fixture(scope="module")
 def victim(served: Cluster) -> Iterator[int]:
-    """The leader of single-0, killed: nobody else can lead it."""
+    """The leader of single-0 is killed: it has no other replica."""
     until(lambda: len(served.described("single")) == 3)
     leader = served.leader("single")
     leadline(served, "produce", "single", "--partition", "0", stdin=b"kept\n")
@@ -237,7 +237,7 @@ def silent(served: Cluster) -> SilentBroker:
 
 
 def check(result: CommandResult, code: int) -> tuple[str, str]:
-    """What a command said, which kept to its --timeout."""
+    """The output of a command, which must keep to its --timeout."""
     assert result.took_s < LONG_S + SLOW_S
     assert result.code == code, result.err
     return result.out, result.err

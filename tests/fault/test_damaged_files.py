@@ -76,7 +76,7 @@ def missing(path: Path) -> None:
 
 
 def unreadable(path: Path) -> None:
-    """By `permissions` below: who runs the tests may be root, whom nothing is denied."""
+    """By `permissions` below: the tests may run as root, and root is denied nothing."""
     path.with_name(f"{path.name}.denied").touch()
 
 
@@ -153,7 +153,7 @@ def new_broker(directory: Path) -> Broker:
 
 
 async def fill(directory: Path) -> None:
-    """And leave it as a crash would: what is copied while the broker runs."""
+    """Copies the files while the broker runs: they look as after a crash."""
     broker = new_broker(directory.with_name("running"))
     await broker.start()
     me = broker.services.metadata.me.id

@@ -25,7 +25,7 @@ SETTINGS = {
 
 @dataclass
 class Writer:
-    """One transactional id. Remembers of each transaction what it was told."""
+    """One transactional id. Keeps the reported outcome of each transaction."""
 
     name: str
     bootstrap: str
@@ -52,7 +52,7 @@ class Writer:
         return producer
 
     def _as_one_producer(self) -> None:
-        """Until it is told to stop, or an outcome is not known: then a new one begins, and this one is fenced."""
+        """Runs until it is stopped or an outcome is unknown: then a new writer begins, and this one is fenced."""
         producer = self._producer()
         while not self.stopping.is_set():
             self.count += 1
@@ -98,7 +98,7 @@ def read(bootstrap: str, isolation: str) -> dict[str, list[str]]:
 
 
 def is_stable(bootstrap: str) -> bool:
-    """Readers of committed records get as far as all others."""
+    """Readers of committed records reach the same offsets as all others."""
     ends = []
     for isolation in ("read_committed", "read_uncommitted"):
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": isolation})

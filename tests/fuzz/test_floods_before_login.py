@@ -156,7 +156,7 @@ def cpu_clock(broker: RunningBroker) -> int:
 
 
 def log_in(broker: RunningBroker, listener: str, tmp_path: Path) -> None:
-    """Somebody who knows the password gets in meanwhile: after the strangers that came before."""
+    """A client with the password logs in meanwhile, after the strangers that came before."""
     with ExitStack() as stack:
         connection = Connection("127.0.0.1", port_of(broker, listener))
         stack.callback(connection.close)

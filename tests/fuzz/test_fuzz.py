@@ -56,7 +56,7 @@ def tmp_path() -> Iterator[Path]:
 
 
 class Fake(Connection):
-    """Who sends it does not matter to what is served."""
+    """A connection. What is served does not depend on it."""
 
     def __init__(self) -> None:
         self.host, self.port, self.listener = "127.0.0.1", 1, "PLAINTEXT"

@@ -109,7 +109,7 @@ class Invariants:
 
 
 def _agree(one: MemoryLog, other: MemoryLog, end: Offset) -> bool:
-    """Below an end, and from where both start: who leads next may have deleted less."""
+    """Below an end, and from the later log start: the next leader may have deleted less."""
     start = max(one.log_start, other.log_start)
     return _between(one, start, end) == _between(other, start, end)
 

@@ -151,7 +151,7 @@ class Model:
             self.in_flight.append(LeaderRequest(node.id, node.incarnation, node.follows, ask))
 
     def at_once(self, step: Callable[[Node], object], node: Node) -> None:
-        """What it sends, and what is sent in answer, arrives without delay."""
+        """All requests of the node and the responses to them arrive without delay."""
         before = list(self.in_flight)
         step(node)
         while new := [message for message in self.in_flight if message not in before]:
@@ -205,7 +205,7 @@ class Model:
         self.controller.started(node.id, node.incarnation)
 
     def shut_down(self, node: Node) -> None:
-        """It is about to stop, and asks the controller for its leave. Who has nothing to hand over is gone at once."""
+        """It requests a controlled shutdown. A broker outside the ISR is gone at once."""
         node.is_leaving = node.id in self.controller.current.isr
         self.controller.shut_down(node.id)
         if not node.is_leaving:
@@ -226,7 +226,7 @@ class Model:
         return any(self.nodes[other].is_up and other in self.controller.alive for other in others)
 
     def acknowledge(self) -> None:
-        """Who waited for acks=all is told, if it is safe; or else that another leads."""
+        """Answers produces with acks=all: acknowledged if committed, refused if another broker leads."""
         waiting = [one for one in self.waiting if self.nodes[one.leader.me].leader is one.leader]
         self.acknowledged += [one.record for one in waiting if one.leader.is_safe(one.record.offset + 1)]
         self.waiting = [one for one in waiting if not one.leader.is_safe(one.record.offset + 1)]
@@ -244,7 +244,7 @@ class Model:
                 self.rejoin(node)
 
     def is_out_and_back(self, node: Node) -> bool:
-        """A follower falls behind and catches up. Whether its leader proposes that it joins; nobody has answered."""
+        """A follower falls behind and catches up. Returns whether its leader has proposed it, still unanswered."""
         self._fall_behind(node)
         leader, rounds = self.nodes[self.controller.current.leader], 20 + self.produced
         while node.id not in self.controller.current.isr and not leader.proposals and rounds:
@@ -267,7 +267,7 @@ class Model:
             self.at_once(self.alter, leader)
 
     def lose_the_departed(self, *, leaving_are_missed: bool) -> None:
-        """Who is down is missed; who shuts down stays silent, but for what it leads. All that was said arrives."""
+        """Brokers that are down are noticed; those that shut down only serve as leaders. All messages arrive."""
         for node in self.nodes.values():
             is_missed = leaving_are_missed or node.id not in self.controller.shutting_down
             if not node.is_up and node.id in self.controller.alive and is_missed:
@@ -281,7 +281,7 @@ class Model:
             self.deliver(self.in_flight[0])
 
     def quiet_round(self, wait_ms: int = BACKOFF_MS) -> None:
-        """Everybody asks once, and everything arrives."""
+        """Every follower fetches once, and every message arrives."""
         self.controller.tell_all()
         for node in self.nodes.values():
             self.ask(node)

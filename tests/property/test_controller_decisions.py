@@ -66,7 +66,7 @@ class AnyCluster(RuleBasedStateMachine):
     @precondition(lambda self: self.partitions())
     @rule(data=st.data(), isr=some, leader_epoch=st.integers(-1, 1), partition_epoch=st.integers(-1, 1))
     def alter(self, data: st.DataObject, isr: tuple[BrokerId, ...], leader_epoch: int, partition_epoch: int) -> None:
-        """By the leader or somebody else, of now or of long ago."""
+        """By the leader or another broker, with current or old epochs."""
         tp = data.draw(st.sampled_from(self.partitions()))
         now = self.paper.decisions.state.existing(tp).decision or LeaderAndIsr(0, 0, (0,))
         asking = data.draw(st.sampled_from([now.leader, *range(BROKERS)]))

@@ -84,7 +84,7 @@ class World:
     async def use(
         self, node: Node, producer: Producer, identity: ProducerIdAndEpoch, operation: str, tp: TopicPartition
     ) -> None:
-        """As clients do: who asked for an outcome and was not told of it asks for that again, and nothing else."""
+        """As clients do: a producer that got no answer to EndTxn repeats it, and does nothing else."""
         commit = {"commit": True, "abort": False}.get(operation)
         if producer.txns[-1].commit not in (None, commit):
             return

@@ -7,7 +7,7 @@ from tests.support.replicas import Controller, ControllerUpdate, MemoryLog, Node
 
 
 class Cluster:
-    """Brokers 1, 2 and 3. Decisions of the controller arrive at once, unless held back; so do its answers."""
+    """Brokers 1, 2 and 3. Decisions and answers of the controller arrive at once, unless held back."""
 
     def __init__(self, *, min_isr: int = 1, unclean: bool = False, keeps_epochs: bool = True) -> None:
         self.now_ms = 1_000_000
@@ -52,7 +52,7 @@ class Cluster:
         return self.leading.is_safe(end)
 
     def fetch(self, *followers: BrokerId) -> None:
-        """One round: each follower asks once, and gets its answer."""
+        """One round: each follower fetches once and gets its response."""
         for broker in followers:
             node = self.nodes[broker]
             ask = node.ask(self.now_ms)
@@ -62,7 +62,7 @@ class Cluster:
             self.answer_leaders()
 
     def replicate(self, *followers: BrokerId) -> None:
-        """Rounds, until nothing changes any longer; by whoever follows then."""
+        """Rounds by all followers, until nothing changes any longer."""
         for _ in range(10):
             self.fetch(*(broker for broker in followers if self.nodes[broker].ask(self.now_ms) is not None))
 
@@ -76,7 +76,7 @@ class Cluster:
                 node.altered(proposal, self.controller.alter(proposal), self.now_ms)
 
     def wait(self, ms: int, *fetching: BrokerId) -> None:
-        """Time passes, while some followers go on fetching; the leader looks who is late."""
+        """Time passes while some followers go on fetching; the leader checks which are late."""
         for _ in range(10):
             self.now_ms += ms // 10
             self.fetch(*fetching)
@@ -84,7 +84,7 @@ class Cluster:
         self.answer_leaders()
 
     def crash(self, *brokers: BrokerId, power_failed: bool = False) -> None:
-        """They are gone, and nobody has noticed yet."""
+        """They are gone, and the controller has not noticed yet."""
         for broker in brokers:
             self.nodes[broker].crash(power_failed=power_failed)
 

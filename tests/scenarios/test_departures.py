@@ -4,7 +4,7 @@ from tests.scenarios.cluster import Cluster
 
 
 def test_one_that_was_idle_and_leaves_is_not_waited_for() -> None:
-    """In its session it said no more than that it is there; this was before it left."""
+    """Its last fetches in the session named no partition; they came before it left."""
     cluster = Cluster(min_isr=2)
     cluster.produce("a")
     cluster.replicate(2, 3)

@@ -35,7 +35,7 @@ def is_connected_to_java(command: psutil.Process) -> bool:
 
 @contextmanager
 def audit(paths: list[str], mark: str) -> Iterator["subprocess.Popen[str]"]:
-    """The command, with an environment by which all its processes can be told."""
+    """The command, with an environment that marks all its processes."""
     process = subprocess.Popen(
         [*LEADLINE, "pipeline", "audit", *paths],
         env={**os.environ, "LEADLINE_TEST_MARK": mark},

@@ -69,7 +69,7 @@ def _fill(broker: RunningBroker) -> tuple[Counter[bytes], Counter[int], int]:
 
 
 def _wait_for_checkpoints(broker: RunningBroker) -> None:
-    """Until no file tells that some of it is not committed."""
+    """Waits until the files show no uncommitted records."""
     deadline = time.monotonic() + 60
     while any(
         log.high_watermark not in (None, segments.log_end(log)) for log in segments.logs_in([str(broker.directory)])

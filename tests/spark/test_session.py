@@ -46,7 +46,7 @@ def test_results_that_cannot_be_fetched_fail_with_the_cause(
 
 
 def call_until_interrupted(spark: SparkSession) -> None:
-    """Wait in Java for a semaphore that nobody releases. A signal interrupts the call once Java waits."""
+    """Wait in Java for a semaphore that is never released. A signal interrupts the call once Java waits."""
     gateway = gateway_of(spark)
     semaphore = gateway.jvm.java.util.concurrent.Semaphore(0)
     main = threading.main_thread().ident

@@ -135,7 +135,7 @@ class Cluster:
     # What is so
 
     def described(self, topic: str) -> list[tuple[int, list[int]]]:
-        """Leader and ISR of each partition; nothing if nobody can tell."""
+        """Leader and ISR of each partition; nothing if no broker answers."""
         try:
             description = self.admin.describe_topics(TopicCollection([topic]), request_timeout=5)[topic].result(
                 PATIENCE_S
@@ -207,7 +207,7 @@ class Cluster:
         return self.brokers[self._it]
 
     def _epoch_elsewhere(self) -> int:
-        """The latest leader epoch of the topic's first partition that a broker other than `it` tells; -1: none does."""
+        """The latest leader epoch of the topic's first partition in metadata of brokers other than `it`; -1: none."""
         topic = MetadataRequest.MetadataRequestTopic(name=self.topic)
         request = MetadataRequest(topics=[topic], allow_auto_topic_creation=False)
         epochs = [-1]

@@ -29,7 +29,7 @@ DELAY_MS = 3000
 
 
 class GroupShell:
-    """A group with the simplest shell: a write is committed at once, and a timer expires when a test says so."""
+    """A group with the simplest shell: a write is committed at once, and the test expires timers."""
 
     def __init__(self, max_size: int = 100) -> None:
         self.group = ClassicGroup("g", GroupLimits(max_size, DELAY_MS), NOW)

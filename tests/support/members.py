@@ -75,7 +75,7 @@ class Member:
         return await self.wire.ask(kind, request, VERSIONS[type(request)])
 
     async def live(self) -> None:
-        """Join, take what is assigned, send heartbeats, and join again when told to."""
+        """Join, take the assignment, send heartbeats, and join again at a rebalance."""
         while True:
             joined = await self._join()
             if await self._sync(joined):
@@ -127,7 +127,7 @@ class Member:
         return True
 
     async def _beat(self) -> None:
-        """Until told to rejoin."""
+        """Until a rebalance begins."""
         while True:
             await asyncio.sleep(HEARTBEAT_S)
             request = HeartbeatRequest(group_id=self.group.name, generation_id=self.generation, member_id=self.id)
@@ -185,11 +185,11 @@ class Group:
         self._settled = asyncio.Event()
 
     async def enter(self, count: int) -> None:
-        """Have connections for so many members more, who are not in the group yet."""
+        """Opens connections for this many further members, which are not in the group yet."""
         self.members += [Member(self, await Wire.open(self.host, self.port)) for _ in range(count)]
 
     def start(self) -> None:
-        """Those who entered join."""
+        """The new members join."""
         self._settled.clear()
         for member in self.members:
             if member.task is None:

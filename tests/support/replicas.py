@@ -113,7 +113,7 @@ class MemoryLog:
 
 
 class ControllerUpdate(NamedTuple):
-    """What a controller tells a broker: LeaderAndIsr and UpdateMetadata in one."""
+    """A request of the controller: LeaderAndIsr and UpdateMetadata in one."""
 
     decision: LeaderAndIsr
     assigned: tuple[BrokerId, ...]
@@ -122,7 +122,7 @@ class ControllerUpdate(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What a leader answers, whatever it was asked."""
+    """The response of a leader to any request."""
 
     answer: FetchAnswer
     records: tuple[Record, ...] = ()

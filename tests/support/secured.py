@@ -86,7 +86,7 @@ class ClusterSecurity:
         def new_login() -> SaslClientAuthenticator:
             return SaslClientAuthenticator(scram.mechanism_name, ScramClient(scram, user, password, "clientnonce"))
 
-        async def asked() -> M:
+        async def exchange() -> M:
             security = PeerSecurity(listener="SECURE", tls=tls, new_login=new_login)
             client = TcpBrokerClient("127.0.0.1", port, user, security=security)
             try:
@@ -94,7 +94,7 @@ class ClusterSecurity:
             finally:
                 client.close()
 
-        return asyncio.run(asked())
+        return asyncio.run(exchange())
 
     def add_user(self, port: int, user: str) -> None:
         """By a request to the controller."""

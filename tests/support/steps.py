@@ -8,7 +8,7 @@ from leadline.spark.client.connection import BlockingConnection
 
 
 class Died(BaseException):
-    """As if the process were gone: nobody tidies up behind it."""
+    """As if the process were killed: nothing is cleaned up."""
 
 
 def die() -> None:

@@ -27,7 +27,7 @@ class WatchedFiles:
         return fd
 
     def close(self, fd: int, /) -> None:
-        """Watched by nobody: it happens whenever the last reference goes."""
+        """Not watched: it happens whenever the last reference goes."""
         self._paths.pop(fd, None)
         self.inner.close(fd)
 

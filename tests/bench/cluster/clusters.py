@@ -47,7 +47,7 @@ class Cluster:
     # Who is who
 
     def metadata(self, broker: int, topics: Sequence[str]) -> MetadataResponse:
-        """As one broker tells it."""
+        """The metadata of one broker."""
         named = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         with Connection(self.brokers[broker].port) as connection:
             return connection.ask(MetadataRequest(topics=named), MetadataResponse, 4)

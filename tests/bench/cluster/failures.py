@@ -155,7 +155,7 @@ def _fail_over(run: Run, cluster: Cluster, n: int) -> Values:
 
 
 def _all_answer(cluster: Cluster, topic: str, victim: int) -> int | None:
-    """Whether those that are said to lead do so, for all partitions."""
+    """Whether the named leaders of all partitions answer."""
     survivors = [broker for broker in range(SIZE) if broker != victim]
     led: dict[int, list[int]] = {broker: [] for broker in survivors}
     for part in _partitions(cluster.metadata(survivors[0], [topic])):

@@ -38,7 +38,7 @@ _BATCH = Struct(">qi11xi")  # base offset, length, last offset delta
 
 
 class Refused(Exception):
-    """The broker answered with an error, or with something that is no answer to what was asked."""
+    """The broker answered with an error, or with a response to another request."""
 
 
 class Connection:

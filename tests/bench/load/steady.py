@@ -86,7 +86,7 @@ def _kept(quiet: Row, row: Row) -> Row:
 
 @contextmanager
 def _crowd(broker: Broker, size: int) -> Iterator[None]:
-    """So many partitions, and so many connections that asked one thing and say no more."""
+    """This many partitions, and this many idle connections that sent one request."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     create_topics(broker.port, {f"crowd-{n}": size // CROWD_TOPICS for n in range(CROWD_TOPICS)})

@@ -24,7 +24,7 @@ ANSWER_S = 5  # then the question is put again, until READY_S are over
 
 @dataclass
 class Server:
-    """A JVM that runs until told to stop. What it says is in `log`."""
+    """A JVM that runs until it is stopped. Its output is in `log`."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -153,7 +153,7 @@ def _properties(path: Path, settings: dict[str, str]) -> Path:
 
 
 def _free_port() -> int:
-    """A port that the kernel gives to nobody else for a minute: it lingers in TIME_WAIT, and a server may bind it."""
+    """A port that the kernel assigns to no other socket for a minute: it is in TIME_WAIT, and a server may bind it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address: tuple[str, int] = listener.getsockname()
         with socket.create_connection(address) as client:

@@ -53,7 +53,7 @@ class Oracle:
         return self._channel.warnings()
 
     def ask(self, op: str, **arguments: object) -> Any:
-        """For those who speak to other parts of Kafka through the same JVM."""
+        """For tests that use other parts of Kafka through the same JVM."""
         return self._channel.ask(op, **arguments)
 
     # The clock and the life of a log

@@ -74,7 +74,7 @@ def _shared_jvm() -> "_SharedJvm":
 
 
 class _SharedJvm:
-    """Runs one tool at a time, whoever calls: java/Tools.java."""
+    """Runs one tool at a time for all callers: java/Tools.java."""
 
     def __init__(self) -> None:
         self._busy = threading.Lock()

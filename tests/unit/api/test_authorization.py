@@ -290,7 +290,7 @@ def test_what_only_shortens_a_list_is_not_audited_where_kafka_does_not() -> None
 
 
 def test_a_transactional_batch_without_a_transactional_id_is_refused() -> None:
-    """CVE-2018-17196: even to who may do everything with every transactional id."""
+    """CVE-2018-17196: even for a principal with all rights on every transactional id."""
     requirement = AUTHORIZATION[0].of("transactional batches")
     everything = Right(AclOperation.ALL, ResourceType.TRANSACTIONAL_ID)
     authorizer = with_acls((everything, AclPermission.ALLOW), name="*")

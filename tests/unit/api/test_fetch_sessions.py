@@ -109,7 +109,7 @@ def test_changed_watermarks_are_news_once(sessions: Sessions) -> None:
 
 
 class Ended:
-    """A watch that tells whether it is over."""
+    """A watch that keeps whether it has ended."""
 
     over = False
 

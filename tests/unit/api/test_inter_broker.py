@@ -142,7 +142,7 @@ class WaitingFetch:
 
 
 def test_who_waits_is_served_across_an_epoch_in_which_the_same_broker_leads(tmp_path: Path) -> None:
-    """Another assignment begins one: the log, and those who wait for more in it, stay."""
+    """Another assignment begins a reassignment: the log and its waiting fetches stay."""
 
     async def test(broker: Broker) -> None:
         services = broker.services

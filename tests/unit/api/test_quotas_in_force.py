@@ -22,7 +22,7 @@ Scenario = Callable[[InMemoryClient, ManualClock], Awaitable[None]]
 
 
 class TickingClock(ManualClock):
-    """The clock that measures time moves by so much whenever somebody looks at it."""
+    """The monotonic clock advances by this step whenever it is read."""
 
     tick_s = 0.0
     ticked_s = 0.0

@@ -44,7 +44,7 @@ USERS = {"alice": Secret.of("wonderland")}
 
 
 def echo(connection: Connection, frame: memoryview) -> Reply:
-    """Who asks, and what."""
+    """The principal and the bytes of a request."""
     data = str(connection.client.principal).encode() + b" " + bytes(frame)
     return len(data).to_bytes(4) + data
 

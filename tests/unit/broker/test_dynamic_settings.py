@@ -40,7 +40,7 @@ def net_of(broker: Broker) -> Net:
 
 
 def pass_over(broker: Broker) -> CompactionRequest:
-    """What a compaction that begins now would be told."""
+    """The request of a compaction that begins now."""
     log = log_of(broker)
     return request_for(LogToClean(log, 0, 0, 0, 0, False), broker.dirs.config, 0)
 

@@ -71,7 +71,7 @@ def test_a_directory_that_was_formatted_for_kraft_is_refused(tmp_path: Path) -> 
 
 
 def test_in_a_cluster_a_file_without_a_broker_id_gets_no_new_one(tmp_path: Path) -> None:
-    """All replicas of the broker that it was would be nobody's."""
+    """The replicas of the old broker id would have no broker."""
     with pytest.raises(InconsistentIdentity, match=r"does not say which broker .* Set broker\.id"):
         identity(tmp_path, {"data": {}}, settings())
     assert identity(tmp_path, {"data": {}}, settings(broker_id="3")) == Identity(3, "ours")

@@ -102,7 +102,7 @@ def test_brokers_replicate_over_logins_that_have_an_end(tmp_path: Path, caplog: 
 def test_a_broker_without_cluster_action_is_refused_until_it_has_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It logs in, and follows what the controller says, but nobody lets it fetch."""
+    """It logs in and obeys the controller, but its fetches are refused."""
     caplog.set_level(logging.INFO)
 
     async def main() -> None:

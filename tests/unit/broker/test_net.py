@@ -425,7 +425,7 @@ def test_a_peer_that_sends_no_more_still_gets_its_answer() -> None:
 
 
 class DeferredReplies:
-    """Serves every request at once. A request that begins with p gets its reply when the test says so."""
+    """Serves every request at once. The test decides when a request that begins with p gets its reply."""
 
     def __init__(self) -> None:
         self.served: list[bytes] = []
@@ -579,7 +579,7 @@ def test_small_requests_are_served_between_large_ones(monkeypatch: pytest.Monkey
 
 
 def test_a_connection_that_waits_for_its_step_does_not_read_until_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next one has begun to come, and nobody asks for little any more."""
+    """The next request has begun to arrive, and no small requests are left."""
     monkeypatch.setattr("leadline.runtime.step_scheduler.QUIET_SECONDS", 1000)
     waiting: list[Step] = []
 

@@ -33,7 +33,7 @@ def test_readahead_is_requested_before_the_slice_is_used_up(tmp_path: Path) -> N
     step = READAHEAD_BYTES // 4
 
     def asked_for(n: int) -> int | None:
-        """By who reads the n-th part of a file."""
+        """The readahead of a reader of the n-th part of the file."""
         return PendingSlice(file, n * step, step).next_readahead()
 
     assert [asked_for(n) for n in range(9)] == [None] * 9  # it comes from memory

@@ -354,7 +354,7 @@ def test_announced_bytes_take_no_memory_before_they_come(running: RunningBroker)
 
 
 def test_readers_that_do_not_read_cost_no_memory(running: RunningBroker) -> None:
-    """Each asks a thousand times for a megabyte: it lies in files, and in the kernel as far as that takes it."""
+    """Each connection requests a megabyte a thousand times: the data stays in files and in socket buffers."""
     process = psutil.Process(running.pid)
     connection = Connection("localhost", running.port)
     metadata(connection, TOPIC)

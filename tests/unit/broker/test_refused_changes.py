@@ -38,7 +38,7 @@ def run(path: Path, test: Callable[[Broker], Awaitable[None]], **settings: str) 
 
 
 async def write(broker: Broker, kind: str, name: str, **config: str) -> None:
-    """As a tool or another broker writes settings, without asking this one; back when it was told of them."""
+    """Writes settings as a tool or another broker does. Returns once this broker has seen them."""
     changes: list[tuple[str, str]] = []
     broker.configs.on_change.append(lambda kind, name: changes.append((kind, name)))
     values = {key.replace("_", "."): value for key, value in config.items()}

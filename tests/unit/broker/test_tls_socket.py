@@ -62,7 +62,7 @@ def run(tmp_path: Path, peer: Peer, server: Server, client: str | None = None, *
 
 
 async def received(tls: TlsSocket, count: int, room: int = 100_000) -> bytes:
-    """So many bytes, taken whenever the socket says that there are some; fewer if the peer closes before."""
+    """Reads this many bytes, whenever the socket is readable; fewer if the peer closes before."""
     data, buffer, ready = bytearray(), bytearray(room), asyncio.Event()
     tls.on_readable(ready.set)
     while len(data) < count:

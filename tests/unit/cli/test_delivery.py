@@ -55,7 +55,7 @@ TOO_LARGE = [
 
 @pytest.fixture(scope="module")
 def refusals(broker: RunningBroker) -> list[str]:
-    """What `produce` says to each record that is too large. One of them is tried until a time-out: all run at once."""
+    """The output of `produce` for each record that is too large. One ends with a time-out, so all run at once."""
 
     def refused(case: tuple[str, int, list[str], str]) -> str:
         topic, size, options, _ = case

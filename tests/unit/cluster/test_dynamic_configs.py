@@ -57,7 +57,7 @@ def run(path: Path, test: Callable[[Tree, Pair], Awaitable[None]]) -> None:
 
 
 async def told_of(configs: DynamicConfigs, change: Awaitable[None]) -> tuple[str, str]:
-    """What it is told of in consequence."""
+    """The notification that follows a change."""
     notified: asyncio.Future[tuple[str, str]] = asyncio.get_running_loop().create_future()
 
     def note(kind: str, name: str) -> None:

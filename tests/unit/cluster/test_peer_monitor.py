@@ -21,7 +21,7 @@ M = TypeVar("M", bound=Message)
 
 
 class FakePeer:
-    """Answers, or is silent, or fails, as told."""
+    """Answers, is silent or fails, as the test sets it."""
 
     def __init__(self, lost: Callable[[], None]) -> None:
         self.lost, self.is_closed = lost, False

@@ -50,7 +50,7 @@ PATIENCE_MS = 120_000
 
 
 class WrittenDown:
-    """A broker that does what it is told by noting it."""
+    """A broker that records the requests of the controller."""
 
     def __init__(self, id: BrokerId) -> None:
         self.metadata = MetadataCache(BrokerInfo(id, {}), "cluster")
@@ -171,7 +171,7 @@ class ThreeBrokers:
         return znodes.decode_state(tp, node.data)
 
     async def idle(self) -> None:
-        """All that has happened so far is decided, told and answered."""
+        """Waits until all events so far are decided, sent and answered."""
         for _ in range(5):
             await self.controller.do(lambda decisions: None)
             for _ in range(20):
@@ -269,7 +269,7 @@ def test_a_broker_that_refuses_connections_is_gone_until_it_answers(
 
 
 def test_a_broker_that_does_not_answer_yet_is_waited_for(tmp_path: Path) -> None:
-    """A lost connection says nothing, nor does a refused one of a broker that has just registered."""
+    """A lost connection proves nothing, nor does a refused one of a broker that has just registered."""
 
     async def test(cluster: ThreeBrokers) -> None:
         await cluster.create("t", (1, 2))

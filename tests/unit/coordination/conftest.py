@@ -21,7 +21,7 @@ class Run(Protocol):
 
 
 class Home(Protocol):
-    """Where a tree stays when nobody has it open."""
+    """Where a tree is stored while it is closed."""
 
     async def open(self) -> Tree: ...
 

@@ -40,7 +40,7 @@ asyncio.run(main())
 
 
 def write_until_killed(directory: Path, seconds: float) -> dict[int, int]:
-    """The last number that each writer was told is written."""
+    """The last acknowledged number of each writer."""
     process = subprocess.Popen([sys.executable, "-c", WRITER, directory], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     first = process.stdout.readline()

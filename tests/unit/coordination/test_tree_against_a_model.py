@@ -143,7 +143,7 @@ async def outcome(tree: Tree, operations: list[Operation]) -> list[object]:
 
 
 class Mirror:
-    """What somebody knows who looked once, and then at what was told."""
+    """A copy of the tree that is read once and then updated by events."""
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree

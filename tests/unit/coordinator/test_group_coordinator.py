@@ -112,7 +112,7 @@ def current_group(groups: GroupCoordinator) -> ClassicGroup:
 
 
 def mark(broker: Broker, committed: bool) -> None:
-    """End the transaction, as who coordinates it does."""
+    """Ends the transaction, as its coordinator does."""
     partition = broker.groups.partition_of("g")
     marker = EndMarker(ControlType.COMMIT if committed else ControlType.ABORT, 0, 0)
     tp = TopicPartition(OFFSETS_TOPIC, partition)

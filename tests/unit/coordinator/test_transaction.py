@@ -214,7 +214,7 @@ def test_the_last_epoch_is_kept_to_fence_the_one_before() -> None:
 
 
 def test_behind_the_last_epoch_there_is_none_to_fence_with() -> None:
-    """No client ever has it; a journal that says so is of no broker's making."""
+    """No client ever has this epoch, and no broker writes it to its journal."""
     with pytest.raises(UnknownServerError):
         held(TransactionState.ONGOING, producer_epoch=EPOCH_MAX).fence(NOW_MS)
 

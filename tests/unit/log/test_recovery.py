@@ -221,7 +221,7 @@ def test_a_batch_that_cannot_be_read_is_this_logs_trouble_and_no_other(bench: Lo
 
 
 def test_of_a_swapped_segment_the_log_takes_its_place_first_once_the_old_ones_are_gone_for_good(tmp_path: Path) -> None:
-    """Without the .log.swap nothing tells any more which segments it stands for; an index alone can come later."""
+    """Without the .log.swap the replaced segments are unknown; an index alone can be rebuilt later."""
     done = list[str]()
     for name in ("50.log.swap", "50.index.swap", "50.txnindex.swap", "50.log", "50.index"):
         (tmp_path / f"{name:0>{len(name) + 18}}").touch()

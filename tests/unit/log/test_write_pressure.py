@@ -139,7 +139,7 @@ def test_what_is_left_is_written_back_before_what_is_new(tmp_path: Path) -> None
 
 
 def test_a_deleted_log_is_let_go_of_at_once(tmp_path: Path) -> None:
-    """Its blocks are freed when the last one closes it, and whoever does that has to wait."""
+    """The last close of a file frees its blocks, and that close has to wait."""
 
     async def scenario() -> None:
         pressure, log = WritePressure(Disk(BUSY)), LogBench(tmp_path).open()

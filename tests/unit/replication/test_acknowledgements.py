@@ -10,7 +10,7 @@ from leadline.runtime.deferred_completions import OnAcknowledged
 
 
 class Waiting:
-    """A crowd that waits, and what it was told."""
+    """Several waits, and the names of those that were acknowledged."""
 
     def __init__(self) -> None:
         self.acknowledgements, self.acknowledged = Acknowledgements(), list[str]()

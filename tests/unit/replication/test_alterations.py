@@ -23,7 +23,7 @@ def proposed(*isr: int, topic_id: uuid.UUID | None = TOPIC_ID) -> Proposed:
 
 
 class AgreeingController:
-    """A controller that agrees to everything, after these failures; and who proposed, who asks again."""
+    """A controller that fails as listed and then agrees, and the leader that proposes again."""
 
     def __init__(self, *failures: Exception | int) -> None:
         self.failures = list(failures)

@@ -32,7 +32,7 @@ Part = FetchResponse.PartitionData
 
 
 class Leader:
-    """Answers with what a test has put there; asked for more, it waits."""
+    """Sends the responses that a test has queued, then waits."""
 
     def __init__(self) -> None:
         self.parts: deque[list[Part] | PeerLost] = deque()

@@ -46,7 +46,7 @@ def log(*, keeps_epochs: bool = True) -> MemoryLog:
 
 
 def fetching(replica_log: MemoryLog) -> tuple[FollowerState, FetchPosition]:
-    """One that has just asked."""
+    """A follower that has just sent a fetch."""
     following, effects = follow(replica_log, EPOCH)
     assert effects is NOTHING
     request = following.next_request(replica_log, NOW_MS, 100)

@@ -32,7 +32,7 @@ def written(log: Log, epoch: int, *counts: int) -> None:
 
 
 def answer(leader: Log, request: FetchPosition) -> tuple[FetchAnswer, bytes]:
-    """What a leader says, with at most two batches."""
+    """The response of a leader, with at most two batches."""
     response = FetchAnswer(high_watermark=leader.high_watermark, log_start=leader.log_start)
     if request.last_fetched_epoch >= 0:
         end = leader.end_of_epoch(request.last_fetched_epoch)

@@ -61,7 +61,7 @@ def test_a_follower_moves_while_its_leader_is_written_to(tmp_path: Path) -> None
 
 
 def test_what_is_truncated_on_the_way_is_not_in_the_copy(tmp_path: Path) -> None:
-    """A leader moves, and has records that nobody copied: they go when it comes to follow another."""
+    """A leader moves with records that no replica copied. They are truncated when it follows another leader."""
 
     async def test(cluster: Brokers) -> None:
         old = cluster.leader

@@ -123,7 +123,7 @@ def test_when_a_follower_was_caught_up_last(offset: int, leader_end: int, caught
 
 
 def test_who_stays_where_it_is_was_caught_up_when_it_was_last_heard() -> None:
-    """In a session a follower says no more of a partition to which nothing happens."""
+    """In a fetch session a follower does not repeat partitions that have not changed."""
     leader_state, heard = leader(1, 2, 3), LastContact(NOW_MS)
     leader_state.follower_fetched(2, 10, 0, NOW_MS, last_contact=heard)
     leader_state.follower_fetched(3, 9, 0, NOW_MS, last_contact=heard)

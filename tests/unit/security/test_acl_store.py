@@ -221,7 +221,7 @@ def test_a_missing_number_among_the_notifications_means_that_one_was_lost(run: R
 
 
 class Quicker:
-    """A tree in which somebody else is quicker: each write comes after one of theirs, so many times."""
+    """A tree in which another broker is quicker: the first writes each come after one of its own."""
 
     def __init__(self, tree: Tree, times: int) -> None:
         self._tree, self.times = tree, times

@@ -75,7 +75,7 @@ def client(
 def connect(
     server: ssl.SSLContext, client: ssl.SSLContext, host: str = "localhost"
 ) -> tuple[ssl.SSLObject, ssl.SSLObject]:
-    """Server and client once the handshake is done and a byte went each way; ssl.SSLError of whoever refuses."""
+    """Server and client after the handshake and a byte each way; ssl.SSLError of the side that refuses."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     near = client.wrap_bio(to_client, to_server, server_hostname=host)
     far = server.wrap_bio(to_server, to_client, server_side=True)

@@ -16,7 +16,7 @@ VERSIONS_OF_MESSAGES = [(name, version) for name, head in schema.heads().items()
 
 
 class Randomly:
-    """`is_tame`: small numbers and short strings, which also those can take who make times and enums of them."""
+    """`is_tame`: small numbers and short strings, which are also valid as times and enums."""
 
     def __init__(self, seed: int | str, *, is_tame: bool = False, most: int = 3) -> None:
         self.random = random.Random(seed)

@@ -224,7 +224,7 @@ def test_numbers_are_counted_too() -> None:
 
 @pytest.mark.parametrize("name", MESSAGES)
 def test_no_element_takes_no_bytes(name: str) -> None:
-    """Else a few bytes could stand for any number of them: compiling a decoder says so."""
+    """Else a few bytes could stand for any number of elements. Compiling a decoder raises this."""
     kind = message_class(name)
     for version in kind.VERSIONS:
         compile_decoder(kind, version)

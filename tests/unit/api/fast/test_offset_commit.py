@@ -47,7 +47,7 @@ def bytes_of(pieces: Iterable[Piece]) -> bytes:
 
 
 class Client(Connection):
-    """A connection, as far as what is served knows of one."""
+    """A connection, as handlers see it."""
 
     def __init__(self, broker: Broker) -> None:
         self.host, self.port, self.listener = "127.0.0.1", 1, "PLAINTEXT"

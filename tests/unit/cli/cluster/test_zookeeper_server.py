@@ -21,7 +21,7 @@ from tests.conformance.kafka.broker import _free_port
 
 
 async def visit(server: ZooKeeperServer) -> list[str]:
-    """Leaves a node behind, and tells which were there before."""
+    """Creates a node and returns those that existed before."""
     tree = await ZooKeeperTree.open(
         server.connect, session_timeout_ms=10_000, connection_timeout_ms=60_000, max_in_flight=10
     )

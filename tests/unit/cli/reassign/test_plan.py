@@ -99,7 +99,7 @@ def test_another_order_is_a_change_but_copies_nothing() -> None:
 
 
 def test_current_and_new_replicas_are_throttled() -> None:
-    """Of what moves already, those who had it before."""
+    """The old replicas of a partition that moves already."""
     under_way = {
         tp(1): OngoingReassignment([1, 2, 3], adding=[3], removing=[1]),
         tp(0, "x"): OngoingReassignment([1, 2], [2], []),

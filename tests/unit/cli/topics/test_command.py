@@ -21,7 +21,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
 
 
 def on_a_terminal(broker: RunningBroker, answer: str, *arguments: str) -> tuple[int, str]:
-    """The exit code, and what was said on stderr, where somebody types an answer."""
+    """The exit code and stderr of a command on a terminal where a person types an answer."""
     ours, theirs = pty.openpty()
     try:
         command = [*LEADLINE, *arguments, "--bootstrap-server", broker.bootstrap]

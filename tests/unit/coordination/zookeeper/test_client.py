@@ -60,7 +60,7 @@ async def through_to(tree: ZooKeeperTree) -> None:
 
 
 async def told_of(tree: ZooKeeperTree, path: str, change: Change) -> None:
-    """Until a change that is about to come, or has come already, was told."""
+    """Waits until a change has been seen. It may have happened already."""
     changed = asyncio.Event()
     await tree.watch(path, lambda event: changed.set() if event.change is change else None)
     if (await tree.exists(path)) is (change is Change.CREATED):

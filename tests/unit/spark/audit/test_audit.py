@@ -330,7 +330,7 @@ def test_a_record_that_differs_from_another_replicas_is_found(tmp_path: Path) ->
 
 
 def test_a_diverged_replica_is_recognized_by_its_epoch(tmp_path: Path) -> None:
-    """It led, wrote what nobody else had, and another one took over."""
+    """It led and wrote records that no other replica had; then another replica led."""
     replicas = Replicas(tmp_path, 2)
     fill(replicas, 30)
     lonely, end = replicas.logs[1], replicas.leader.log_end
