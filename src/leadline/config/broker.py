@@ -33,6 +33,7 @@ HIGH = Importance.HIGH
 _UNIT_MS = {"minutes": 60_000, "hours": 3_600_000}
 _FALLBACKS = {"log.dirs": "log.dir", "zookeeper.connection.timeout.ms": "zookeeper.session.timeout.ms"}
 _OF_LISTENER = re.compile(r"listener\.name\.([^.]*)\.(.*)")
+_PROTECTION = ("ssl.", "sasl.")
 _OF_MECHANISM = (
     "sasl.jaas.config",
     "sasl.login.callback.handler.class",
@@ -194,9 +195,24 @@ def broker_settings(properties: Mapping[str, str]) -> BrokerSettings:
         ignored=tuple(sorted(_ignored(properties, listeners))),
         properties=set_here,
     )
+    _check_protection_names(listeners, set_here)
     _check_listener_settings(listeners, set_here)
     _check_inter_broker_mechanism(settings)
     return settings
+
+
+def _check_protection_names(listeners: Listeners, properties: Mapping[str, str]) -> None:
+    """Kafka passes over what it does not know. A misspelt name would leave a listener with less protection than meant.
+
+    A mechanism may stand before the name.
+    """
+    for name in properties:
+        prefixed = _OF_LISTENER.fullmatch(name)
+        base = prefixed[2] if prefixed else name
+        is_protection = any(f".{part}" in f".{base}" for part in _PROTECTION)
+        is_ours = prefixed is None or _is_of_listener(name, listeners)
+        if is_protection and is_ours and name not in BrokerConfig.table() and row_of(name) is None:
+            raise InvalidSetting(f"unknown setting {name}{nearest(base, BrokerConfig.table())}")
 
 
 def _check_listener_settings(listeners: Listeners, properties: Mapping[str, str]) -> None:
