@@ -24,9 +24,10 @@ class RunningBroker:
         settings: Mapping[str, str],
         descriptors: int | None = None,
         properties: Path | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`properties`: a file that has all its settings."""
-        self.descriptors, self.properties = descriptors, properties
+        """`properties`: a file that has all its settings. `environment`: variables beside those of this process."""
+        self.descriptors, self.properties, self.environment = descriptors, properties, dict(environment or {})
         self.directory, self.settings, self.log = directory, dict(settings), directory.with_suffix(".log")
         self.port = 0
         self.start()
@@ -47,7 +48,7 @@ class RunningBroker:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env=os.environ | {"PYTHONUNBUFFERED": "1"},
+                env=os.environ | {"PYTHONUNBUFFERED": "1"} | self.environment,
                 preexec_fn=self._limit if self.descriptors is not None else None,
             )
         self._wait_until_ready(before)

@@ -107,7 +107,7 @@ class Broker:
             self.dirs.lock()
             stack.push_async_callback(self._close_dirs)
             directory = next(iter(self.dirs.dirs))
-            self.tree = await self.ports.open_tree(self.settings.broker, directory, self.clock)
+            self.tree = await self.ports.open_tree(self.settings.broker, directory, self.ports)
             stack.push_async_callback(self.tree.close)
             identity = await self._identity()
             self.configs = DynamicConfigs(self.tree, identity.broker, self.clock, self._passwords)

@@ -128,33 +128,7 @@ def _plugins() -> Iterator[SettingRow]:
 
 
 def _zookeeper() -> Iterator[SettingRow]:
-    row = refused("leave it false and restrict access to ZooKeeper by other means")
-    yield row(
-        "zookeeper.set.acl", BOOLEAN, False, "whether only brokers may change nodes in ZooKeeper", importance=HIGH
-    )
-    row = refused("connections to ZooKeeper are plain; leave it false")
-    yield row("zookeeper.ssl.client.enable", BOOLEAN, False, "whether connections to ZooKeeper use TLS")
-    row = refused("connections to ZooKeeper are plain; leave it out")
-    yield row("zookeeper.ssl.keystore.location", STRING, None, "the file with the key for ZooKeeper")
-    yield row("zookeeper.ssl.keystore.password", PASSWORD, None, "the password of that file")
-    yield row("zookeeper.ssl.truststore.location", STRING, None, "file of certificates trusted for ZooKeeper")
-    yield row("zookeeper.ssl.truststore.password", PASSWORD, None, "the password of that file")
-    row = accepted("connections to ZooKeeper are plain")
-    yield row("zookeeper.clientCnxnSocket", STRING, None, "the class that connects to ZooKeeper")
-    yield row("zookeeper.ssl.keystore.type", STRING, None, "the format of the file with the key")
-    yield row("zookeeper.ssl.truststore.type", STRING, None, "the format of the file of trusted certificates")
-    yield row("zookeeper.ssl.protocol", STRING, "TLSv1.2", "the newest TLS to offer ZooKeeper", importance=LOW)
-    yield row(
-        "zookeeper.ssl.enabled.protocols", LIST, None, "the versions of TLS in use with ZooKeeper", importance=LOW
-    )
-    yield row("zookeeper.ssl.cipher.suites", LIST, None, "the cipher suites in use with ZooKeeper", importance=LOW)
-    yield row(
-        "zookeeper.ssl.endpoint.identification.algorithm",
-        STRING,
-        "HTTPS",
-        "how ZooKeeper's name is compared with its certificate",
-        importance=LOW,
-    )
+    row = refused("revoked certificates of ZooKeeper are not looked up; leave it false")
     yield row(
         "zookeeper.ssl.crl.enable",
         BOOLEAN,

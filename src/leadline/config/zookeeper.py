@@ -1,4 +1,4 @@
-"""The settings of the connection to ZooKeeper, and of the passwords that are kept in it.
+"""The settings of the connection to ZooKeeper, of the nodes' ACLs there, and of the passwords that are kept in it.
 
 Pure: a table.
 """
@@ -9,7 +9,13 @@ from leadline.config.checks import at_least
 from leadline.config.settings import Importance, Settings, setting
 from leadline.config.values import ConfigType, Password
 
-INT, PASSWORD, STRING = ConfigType.INT, ConfigType.PASSWORD, ConfigType.STRING
+BOOLEAN, INT, LIST, PASSWORD, STRING = (
+    ConfigType.BOOLEAN,
+    ConfigType.INT,
+    ConfigType.LIST,
+    ConfigType.PASSWORD,
+    ConfigType.STRING,
+)
 HIGH, LOW = Importance.HIGH, Importance.LOW
 
 
@@ -37,6 +43,39 @@ class ZooKeeperConfig(Settings):
     )
     zookeeper_max_in_flight_requests: int = setting(
         10, INT, "how many requests to ZooKeeper may be unanswered at a time", at_least(1), importance=HIGH
+    )
+    zookeeper_set_acl: bool = setting(
+        False, BOOLEAN, "whether only brokers may change nodes in ZooKeeper", importance=HIGH
+    )
+
+    zookeeper_ssl_client_enable: bool = setting(False, BOOLEAN, "whether connections to ZooKeeper use TLS")
+    zookeeper_clientCnxnSocket: str | None = setting(
+        None, STRING, "the class that connects to ZooKeeper; with TLS it is Netty's"
+    )
+    zookeeper_ssl_keystore_location: str | None = setting(None, STRING, "the file with the key for ZooKeeper")
+    zookeeper_ssl_keystore_password: Password | None = setting(None, PASSWORD, "the password of that file")
+    zookeeper_ssl_keystore_type: str | None = setting(
+        None, STRING, "the format of the file with the key; unset: its name tells"
+    )
+    zookeeper_ssl_truststore_location: str | None = setting(None, STRING, "file of certificates trusted for ZooKeeper")
+    zookeeper_ssl_truststore_password: Password | None = setting(None, PASSWORD, "the password of that file")
+    zookeeper_ssl_truststore_type: str | None = setting(
+        None, STRING, "the format of the file of trusted certificates; unset: its name tells"
+    )
+    zookeeper_ssl_protocol: str = setting(
+        "TLSv1.2", STRING, "the version of TLS, if zookeeper.ssl.enabled.protocols is not set", importance=LOW
+    )
+    zookeeper_ssl_enabled_protocols: tuple[str, ...] | None = setting(
+        None, LIST, "the versions of TLS in use with ZooKeeper", importance=LOW
+    )
+    zookeeper_ssl_cipher_suites: tuple[str, ...] | None = setting(
+        None, LIST, "the cipher suites in use with ZooKeeper", importance=LOW
+    )
+    zookeeper_ssl_endpoint_identification_algorithm: str = setting(
+        "HTTPS",
+        STRING,
+        "how ZooKeeper's name is compared with its certificate; empty: not at all",
+        importance=LOW,
     )
 
     password_encoder_secret: Password | None = setting(

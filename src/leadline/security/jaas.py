@@ -34,7 +34,7 @@ LOGIN_MODULES = {
     "OAUTHBEARER": OAUTHBEARER_LOGIN_MODULE,
 }
 KNOWN_MODULES = frozenset({*LOGIN_MODULES.values(), DIGEST_LOGIN_MODULE})
-SERVER_SECTION = "KafkaServer"
+SERVER_SECTION, CLIENT_SECTION = "KafkaServer", "Client"  # of this broker, and of its sessions with ZooKeeper
 
 _CONTROL_FLAGS = {"required", "requisite", "sufficient", "optional"}
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
@@ -109,6 +109,18 @@ def server_login(listener: str, mechanism: str, sections: Mapping[str, list[Logi
         if module.name == LOGIN_MODULES[mechanism]:
             return module
     raise InvalidJaas(f"no login module of the JAAS configuration of listener {listener} is for {mechanism}")
+
+
+def zookeeper_login(section: str, sections: Mapping[str, list[LoginModule]]) -> LoginModule | None:
+    """The login module for ZooKeeper from a file. None: there is no such section, so nobody logs in."""
+    modules = sections.get(section)
+    if modules is None:
+        return None
+    if [module.name for module in modules] != [DIGEST_LOGIN_MODULE]:
+        raise InvalidJaas(f"the section {section} must have one login module, {DIGEST_LOGIN_MODULE}")
+    if missing := [option for option in ("username", "password") if option not in modules[0].options]:
+        raise InvalidJaas(f"the login module of the section {section} lacks {' and '.join(missing)}")
+    return modules[0]
 
 
 def check_mechanism(setting: str, mechanism: str, module: LoginModule) -> None:

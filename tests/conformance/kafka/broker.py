@@ -9,7 +9,7 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,10 +81,12 @@ class Broker(Server):
 
 
 @contextmanager
-def zookeeper(dir: Path) -> Iterator[ZooKeeper]:
-    """A ZooKeeper with its data in `dir`."""
+def zookeeper(
+    dir: Path, settings: Mapping[str, str] | None = None, options: tuple[str, ...] = ()
+) -> Iterator[ZooKeeper]:
+    """A ZooKeeper with its data in `dir`. `options`: of its JVM."""
     port = _free_port()
-    settings = {
+    all_settings = {
         "dataDir": str(dir / "data"),
         "clientPort": str(port),
         "clientPortAddress": "127.0.0.1",
@@ -92,9 +94,9 @@ def zookeeper(dir: Path) -> Iterator[ZooKeeper]:
         "maxSessionTimeout": "60000",
         "admin.enableServer": "false",
         "4lw.commands.whitelist": "*",
-    }
-    file = _properties(dir / "zookeeper.properties", settings)
-    options = ("-Dzookeeper.forceSync=no",)
+    } | dict(settings or {})
+    file = _properties(dir / "zookeeper.properties", all_settings)
+    options = ("-Dzookeeper.forceSync=no", *options)
     with _running(dir / "zookeeper.log", "org.apache.zookeeper.server.quorum.QuorumPeerMain", file, options) as process:
         server = ZooKeeper("ZooKeeper", process, dir / "zookeeper.log", port)
         server.wait_until(lambda: _four_letters(server.connect, "ruok") == "imok")
@@ -102,8 +104,12 @@ def zookeeper(dir: Path) -> Iterator[ZooKeeper]:
 
 
 @contextmanager
-def broker(dir: Path, zookeeper: ZooKeeper | str, **settings: object) -> Iterator[Broker]:
+def broker(
+    dir: Path, zookeeper: ZooKeeper | str, options: tuple[str, ...] = (), /, **settings: object
+) -> Iterator[Broker]:
     """A broker with its data in `dir`/data, known to the controller. `log_segment_bytes=9` sets log.segment.bytes.
+
+    `options`: of its JVM.
 
     Listeners, where they are given, have one without security on $port.
     One that was killed comes back once its session is over: zookeeper.session.timeout.ms, 18 s unless given.
@@ -125,7 +131,7 @@ def broker(dir: Path, zookeeper: ZooKeeper | str, **settings: object) -> Iterato
     file = _properties(dir / "server.properties", all_settings)
     id = int(all_settings["broker.id"])
     wait_for_the_end_of(id, connect)
-    with _running(dir / "broker.log", "kafka.Kafka", file) as process:
+    with _running(dir / "broker.log", "kafka.Kafka", file, options) as process:
         server = Broker(
             f"broker {id}", process, dir / "broker.log", port, id, Path(all_settings["log.dirs"].split(",")[0])
         )

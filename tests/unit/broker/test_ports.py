@@ -18,7 +18,7 @@ from leadline.cluster.broker_client import PeerGone, TcpBrokerClient
 from leadline.config.broker import BrokerConfig, broker_settings
 from leadline.coordination.embedded import EmbeddedTree
 from leadline.coordination.tree import Tree
-from leadline.runtime.ports import Files, OsFiles, Time
+from leadline.runtime.ports import Files, OsFiles
 from leadline.wire.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -75,8 +75,8 @@ class OtherPorts:
     """A broker on these files and on a network in memory, for as long as a block lasts. Its tree is a real one."""
 
     def __init__(self, path: str, files: Files, tree: Path) -> None:
-        async def open_tree(config: BrokerConfig, directory: str, time: Time) -> Tree:
-            return await EmbeddedTree.open(str(tree), time)
+        async def open_tree(config: BrokerConfig, directory: str, ports: Ports) -> Tree:
+            return await EmbeddedTree.open(str(tree), ports.time)
 
         network = MemoryNetwork(files)
         settings = broker_settings({"log.dirs": path, "listeners": "PLAINTEXT://localhost:0"})

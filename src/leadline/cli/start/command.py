@@ -8,6 +8,7 @@ import asyncio
 import errno
 import gc
 import logging
+import os
 import re
 import signal
 import sys
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from leadline import __version__
 from leadline.broker.broker import Broker
+from leadline.broker.ports import Ports
 from leadline.cli import COMMANDS
 from leadline.cli.formatting import count_text, host_text, size_text, time_text
 from leadline.cli.processes import holder_of, listener_on, process_text
@@ -198,7 +200,7 @@ async def _run_broker(settings: BrokerSettings, selector: TimedSelector) -> str:
         loop.add_signal_handler(number, _stop_on, number, stop)
     if settings.ignored:
         logging.warning("settings without effect: %s", "; ".join(settings.ignored))
-    broker = Broker(settings)
+    broker = Broker(settings, Ports(environment=os.environ))
     started = time.monotonic()
     await _start(broker)
     gc.freeze()  # long-lived objects: the garbage collector skips them from now on

@@ -38,6 +38,7 @@ from leadline.coordination.tree import (
     parent_of,
 )
 from leadline.coordination.watches import SessionWatches, Subscription, Watches
+from leadline.coordination.zookeeper.access import PLAIN_ACCESS, ZooKeeperAccess
 from leadline.coordination.zookeeper.calls import PendingCall, PendingCalls
 from leadline.coordination.zookeeper.requests import Chroot, Request, check_size, node_of, or_error
 from leadline.coordination.zookeeper.session import ConnectString, ZooKeeperSession
@@ -67,10 +68,12 @@ FIRED_BY: dict[Change, tuple[WatchKind, ...]] = {
 class ZooKeeperTree:
     """A Tree in ZooKeeper, below the chroot of zookeeper.connect."""
 
-    def __init__(self, address: ConnectString, session_timeout_ms: int, max_in_flight: int) -> None:
+    def __init__(
+        self, address: ConnectString, session_timeout_ms: int, max_in_flight: int, access: ZooKeeperAccess
+    ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._address, self._session_timeout_ms = address, session_timeout_ms
-        self._chroot = Chroot(address.chroot)
+        self._address, self._session_timeout_ms, self._access = address, session_timeout_ms, access
+        self._chroot = Chroot(address.chroot, access.set_acl)
         self._calls = PendingCalls(max_in_flight)
         self._first_connected: asyncio.Future[None] = self._loop.create_future()
         self._end_reason: str | None = None  # None: the session lives
@@ -84,10 +87,19 @@ class ZooKeeperTree:
 
     @classmethod
     async def open(
-        cls, connect: str, *, session_timeout_ms: int, connection_timeout_ms: int, max_in_flight: int
+        cls,
+        connect: str,
+        *,
+        session_timeout_ms: int,
+        connection_timeout_ms: int,
+        max_in_flight: int,
+        access: ZooKeeperAccess = PLAIN_ACCESS,
     ) -> "ZooKeeperTree":
-        """The arguments are Kafka's zookeeper.*. InvalidSetting: a bad address. ConnectionLost: no answer in time."""
-        tree = cls(ConnectString.parse(connect), session_timeout_ms, max_in_flight)
+        """The arguments are Kafka's zookeeper.*.
+
+        InvalidSetting: a bad address. ConnectionLost: no answer in time, or no login.
+        """
+        tree = cls(ConnectString.parse(connect), session_timeout_ms, max_in_flight, access)
         try:
             async with asyncio.timeout(connection_timeout_ms / 1000):
                 await tree._first_connected
@@ -95,9 +107,9 @@ class ZooKeeperTree:
         except BaseException as error:
             await tree.close()
             if isinstance(error, TimeoutError):
-                reason = (
-                    f"no answer within {connection_timeout_ms / 1000:g} s (zookeeper.connection.timeout.ms). Does it "
-                    "run, and is zookeeper.connect correct?"
+                problem = tree._current.problem
+                reason = f"no answer within {connection_timeout_ms / 1000:g} s (zookeeper.connection.timeout.ms). " + (
+                    problem or "Does it run, and is zookeeper.connect correct?"
                 )
                 raise ConnectionLost(f"ZooKeeper at {connect}", reason) from None
             raise
@@ -127,7 +139,7 @@ class ZooKeeperTree:
         operation = Create(path, data, ephemeral, sequential)
         check_operation(operation)
         if make_parents:
-            self._create_missing(map(self._chroot.absolute, _ancestors(path)))
+            self._create_missing(self._chroot, _ancestors(path))
         request = self._chroot.write(operation)
         call = self._ask(path, request, self._chroot.created, may_repeat=not sequential, creates=True)
         try:
@@ -200,16 +212,16 @@ class ZooKeeperTree:
         except NoNode:
             return None
 
-    def _create_missing(self, whole_paths: Iterable[str]) -> None:
+    def _create_missing(self, chroot: Chroot, paths: Iterable[str]) -> None:
         """Creates nodes that may exist already. Other errors show in the call that needs the nodes."""
-        for path in whole_paths:
-            call = self._ask(path, Chroot("").write(Create(path)), self._chroot.created, may_repeat=True)
+        for path in paths:
+            call = self._ask(path, chroot.write(Create(path)), chroot.created, may_repeat=True)
             call.answered.add_done_callback(_ignore_error)
 
     async def _make_chroot(self) -> None:
         path = self._chroot.path
         if path:
-            self._create_missing([*_ancestors(path), path])
+            self._create_missing(self._chroot._replace(path=""), [*_ancestors(path), path])
             if not await self.exists(ROOT):
                 raise NoNode(path, "the path of zookeeper.connect does not exist and cannot be created")
 
@@ -236,8 +248,9 @@ class ZooKeeperTree:
 
     def _begin_session(self) -> None:
         self._current = ZooKeeperSession(
-            self._address, self._session_timeout_ms, self._state_changed, self._event_received
+            self._address, self._session_timeout_ms, self._state_changed, self._event_received, self._access
         )
+        self._current.on_refusal = self._login_refused
 
     def _state_changed(self, session: ZooKeeperSession, state: SessionState) -> None:
         if session is not self._current:
@@ -250,6 +263,12 @@ class ZooKeeperTree:
             self._expired()
         else:
             self._fail_all()
+
+    def _login_refused(self, reason: str) -> None:
+        """A start ends with it. Later it is tried again with each connection, until the session expires."""
+        log.error("the login at ZooKeeper at %s failed: %s", self._address.hosts, reason)
+        if not self._first_connected.done():
+            self._first_connected.set_exception(ConnectionLost(f"ZooKeeper at {self._address.hosts}", reason))
 
     def _connected(self) -> None:
         self.session = self._current.id

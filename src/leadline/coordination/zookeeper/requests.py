@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from kazoo import exceptions
 from kazoo.protocol import serialization
-from kazoo.security import OPEN_ACL_UNSAFE
 
 from leadline.coordination.tree import (
     ROOT,
@@ -29,6 +28,7 @@ from leadline.coordination.tree import (
     TreeError,
     parent_of,
 )
+from leadline.coordination.zookeeper.access import acl_of
 
 T = TypeVar("T")
 Request = Any  # a request of kazoo, which has no types
@@ -41,6 +41,7 @@ ERRORS: dict[type[Exception], tuple[type[TreeError], str]] = {
     exceptions.NodeExistsError: (NodeExists, "the node exists already"),
     exceptions.BadVersionError: (BadVersion, "the node has another version than expected"),
     exceptions.NotEmptyError: (NotEmpty, "the node has children"),
+    exceptions.NoAuthError: (TreeError, "ZooKeeper does not allow it: the ACL of the node is for another user"),
     exceptions.NoChildrenForEphemeralsError: (NoChildrenForEphemerals, "an ephemeral node cannot have children"),
 }
 PARENT_ERRORS = (exceptions.NoNodeError, exceptions.NoChildrenForEphemeralsError)  # of a create
@@ -52,6 +53,7 @@ class Chroot(NamedTuple):
     """The node that is the root of our tree: ZooKeeper's paths begin with it, ours do not."""
 
     path: str  # empty: ZooKeeper's root
+    set_acl: bool = False  # zookeeper.set.acl
 
     def absolute(self, path: str) -> str:
         return (self.path if path == ROOT else self.path + path) or ROOT
@@ -77,8 +79,9 @@ class Chroot(NamedTuple):
             case Create(data=data, ephemeral=ephemeral, sequential=sequential):
                 if sequential and operation.path == ROOT:
                     path = self.path + ROOT
+                acl = acl_of(operation.path, self.set_acl)
                 # Kafka leaves nodes without data at null, which its readers tell from empty.
-                return serialization.Create(path, data or None, OPEN_ACL_UNSAFE, ephemeral | sequential << 1)
+                return serialization.Create(path, data or None, acl, ephemeral | sequential << 1)
             case SetData(data=data, expected_version=version):
                 return serialization.SetData(path, data, version)
             case Delete(expected_version=version):

@@ -3,23 +3,31 @@
 kazoo reads its socket in a thread, and nothing outside this module sees that thread. Answers, events and states go from
 there to the loop at once, so they arrive in the order in which ZooKeeper sent them. By default kazoo calls back from
 two threads, one for answers and one for events, and an answer could overtake an event that precedes it.
+
+With a login, a connection counts as connected once ZooKeeper has accepted it: no call precedes the login.
 """
 
 import asyncio
 import select
+import ssl
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.hosts import collect_hosts
+from kazoo.protocol.serialization import SASL
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 from kazoo.retry import KazooRetry
 
 from leadline.config.values import InvalidSetting
 from leadline.coordination.tree import ROOT, Change, Event, SessionState, check_path
+from leadline.coordination.zookeeper.access import PLAIN_ACCESS, ZooKeeperAccess
+from leadline.coordination.zookeeper.digest_md5 import DigestExchange, LoginRefused
+from leadline.coordination.zookeeper.requests import CONNECTION_ERRORS
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0  # pauses between attempts to connect: they grow from the first to the last
 
@@ -60,13 +68,17 @@ class ZooKeeperSession:
         timeout_ms: int,
         on_state: "Callable[[ZooKeeperSession, SessionState], None]",
         on_event: Callable[[Event], None],
+        access: ZooKeeperAccess = PLAIN_ACCESS,
     ) -> None:
         self.id = 0  # 0: not connected yet
         self.is_connected = False
+        self.on_refusal: Callable[[str], None] = lambda reason: None  # of the login
+        self._login = access.login
+        self._exchange: DigestExchange | None = None  # while it logs in
         self._loop = asyncio.get_running_loop()
         self._on_state, self._on_event = on_state, on_event
         self._last_event: WatchedEvent | None = None
-        self._handler = _InlineHandler(connect_s=timeout_ms / 1000 / address.host_count)
+        self._handler = _InlineHandler(timeout_ms / 1000 / address.host_count, access.tls)
         self._client = KazooClient(
             address.hosts,
             timeout=timeout_ms / 1000,
@@ -75,6 +87,11 @@ class ZooKeeperSession:
         )
         self._client.add_listener(self._state_changed)
         self._client.start_async()
+
+    @property
+    def problem(self) -> str:
+        """What last kept it from connecting; empty: nothing that helps."""
+        return self._handler.problem
 
     def ask(self, request: Any, on_answer: Callable[[object, int], None]) -> None:
         """`on_answer` gets the answer, or kazoo's error, and the id of the last transaction that it reflects."""
@@ -90,11 +107,33 @@ class ZooKeeperSession:
             await asyncio.wait_for(ended.wait(), None if self.is_connected else LAST_RETRY_S)
 
     def _connected(self, id: int) -> None:
-        self.id, self.is_connected = id, True
+        self.id = id
+        if self._login is None:
+            self._admitted()
+        else:
+            exchange = self._exchange = self._login.begin()
+            self.ask(SASL(b""), partial(self._challenged, exchange))
+
+    def _challenged(self, exchange: DigestExchange, answer: object, _: int) -> None:
+        if exchange is not self._exchange or isinstance(answer, CONNECTION_ERRORS):
+            return  # the next connection begins another login
+        try:
+            response = exchange.respond(_token(answer))
+        except LoginRefused as error:
+            self._exchange = None
+            self.on_refusal(str(error))
+            return
+        if response is None:
+            self._admitted()
+        else:
+            self.ask(SASL(response), partial(self._challenged, exchange))
+
+    def _admitted(self) -> None:
+        self.is_connected = True
         self._on_state(self, SessionState.CONNECTED)
 
     def _disconnected(self, state: SessionState) -> None:
-        self.is_connected = False
+        self.is_connected, self._exchange = False, None
         self._on_state(self, state)
 
     # Everything below runs in kazoo's threads.
@@ -129,6 +168,16 @@ class ZooKeeperSession:
             self._loop.call_soon_threadsafe(call, *args)
 
 
+def _token(answer: object) -> bytes:
+    """The challenge in ZooKeeper's answer. Raises LoginRefused."""
+    if isinstance(answer, Exception):
+        raise LoginRefused("ZooKeeper refuses the user or the password")
+    assert isinstance(answer, tuple)  # with the position after it
+    if not answer[0]:
+        raise LoginRefused("ZooKeeper asks for no login: is its JAAS section Server set up?")
+    return bytes(answer[0])
+
+
 class _InlineResult:
     """Receives an answer from kazoo."""
 
@@ -147,9 +196,10 @@ class _InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo
     Each session has its own client: a client that began a new session would repeat calls of the old one in it.
     """
 
-    def __init__(self, connect_s: float) -> None:
+    def __init__(self, connect_s: float, tls: ssl.SSLContext | None) -> None:
         super().__init__()
-        self._connect_s, self.is_over = connect_s, False
+        self._connect_s, self._tls, self.is_over = connect_s, tls, False
+        self.problem = ""  # why the last handshake failed
 
     def start(self) -> None:
         pass
@@ -163,17 +213,36 @@ class _InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo
     def select(
         self, readers: Sequence[Any], writers: Sequence[Any], _: Sequence[Any], timeout_s: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """One system call where kazoo makes five. It is called several times for each request."""
+        """One system call where kazoo makes five. It is called several times for each request.
+
+        TLS may hold decrypted bytes back that no poll shows.
+        """
+        pending = [reader for reader in readers if isinstance(reader, ssl.SSLSocket) and reader.pending()]
+        if pending:
+            timeout_s = 0
         poller = select.poll()
         for reader in readers:
             poller.register(reader, select.POLLIN)
         for writer in writers:
             poller.register(writer, select.POLLOUT)
         ready = {fd for fd, _ in poller.poll(None if timeout_s is None else timeout_s * 1000)}
-        readable = [reader for reader in readers if reader.fileno() in ready]
+        readable = [reader for reader in readers if reader.fileno() in ready or reader in pending]
         return readable, [writer for writer in writers if writer.fileno() in ready], []
 
     def create_connection(self, *args: Any, **options: Any) -> Any:
         if self.is_over:
             raise ConnectionRefusedError("the session has expired")
-        return super().create_connection(*args, **options | {"timeout": self._connect_s})
+        host = options.pop("hostname", None)
+        sock = super().create_connection(*args, **options | {"timeout": self._connect_s})
+        return sock if self._tls is None else self._encrypted(self._tls, sock, host)
+
+    def _encrypted(self, tls: ssl.SSLContext, sock: Any, host: str | None) -> ssl.SSLSocket:
+        sock.settimeout(self._connect_s)
+        try:
+            encrypted = tls.wrap_socket(sock, server_hostname=host)
+        except OSError as error:
+            sock.close()
+            self.problem = f"The TLS handshake failed: {getattr(error, 'verify_message', '') or error}"
+            raise
+        self.problem = ""
+        return encrypted
