@@ -10,7 +10,6 @@ from leadline.broker.broker import Broker
 from leadline.broker.ports import Ports
 from leadline.config.broker import BrokerConfig, broker_settings
 from leadline.coordination.tree import Create, Created, Node, Operation, Outcome, Tree
-from leadline.runtime.ports import Time
 from tests.support.trees import in_memory_tree
 
 _SESSIONS = count(1000)
@@ -63,7 +62,7 @@ async def cluster_in_process(
             await prepare(tree)
         owners: dict[str, int] = {}
 
-        async def open_tree(config: BrokerConfig, directory: str, time: Time) -> Tree:
+        async def open_tree(config: BrokerConfig, directory: str, ports: Ports) -> Tree:
             return SharedTree(tree, owners)
 
         started: list[Broker] = []

@@ -119,6 +119,9 @@ class ListenerSecurities:
                 if security.sasl is not None:
                     listener = settings.listeners.named(name)
                     _sasl(listener, settings.of_listener(name), settings, self._credentials)
+            for listener in _used_by_brokers(settings):
+                if listener.protocol.sasl:
+                    _new_login(listener.name, settings, self._credentials.chance)
         except InvalidSetting as error:
             raise NotApplicable(str(error)) from None
 

@@ -29,7 +29,7 @@ _FIELD = re.compile(r'\s*([\w-]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|([^,"\s]*))\s*(?:
 _QUOTED = re.compile(r'["\\]')
 
 
-class LoginRefused(Exception):
+class DigestRefused(Exception):
     """The server refused the login, or could not prove that it knows the password."""
 
 
@@ -52,18 +52,18 @@ class DigestExchange:
         self._login, self._proof = login, ""
 
     def respond(self, challenge: bytes) -> bytes | None:
-        """Raises LoginRefused."""
+        """Raises DigestRefused."""
         fields = _fields(challenge)
         if not self._proof:
             return self._response(fields)
         if not compare_digest(fields.get("rspauth", "").encode(), self._proof.encode()):
-            raise LoginRefused("the server does not prove that it knows the password")
+            raise DigestRefused("the server does not prove that it knows the password")
         return None
 
     def _response(self, fields: Mapping[str, str]) -> bytes:
         realm, nonce = fields.get("realm", ""), fields.get("nonce", "")
         if not nonce or _QOP not in fields.get("qop", _QOP).split(","):
-            raise LoginRefused("the server asks for no login by DIGEST-MD5")
+            raise DigestRefused("the server asks for no login by DIGEST-MD5")
         cnonce = base64.b64encode(self._login.random(_NONCE_BYTES)).decode()
         secret = b":".join(map(_bytes, (self._login.username, realm, self._login.password.value)))
         key = hashlib.md5(hashlib.md5(secret).digest() + f":{nonce}:{cnonce}".encode()).hexdigest()

@@ -26,7 +26,7 @@ from kazoo.retry import KazooRetry
 from leadline.config.values import InvalidSetting
 from leadline.coordination.tree import ROOT, Change, Event, SessionState, check_path
 from leadline.coordination.zookeeper.access import PLAIN_ACCESS, ZooKeeperAccess
-from leadline.coordination.zookeeper.digest_md5 import DigestExchange, LoginRefused
+from leadline.coordination.zookeeper.digest_md5 import DigestExchange, DigestRefused
 from leadline.coordination.zookeeper.requests import CONNECTION_ERRORS
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0  # pauses between attempts to connect: they grow from the first to the last
@@ -119,7 +119,7 @@ class ZooKeeperSession:
             return  # the next connection begins another login
         try:
             response = exchange.respond(_token(answer))
-        except LoginRefused as error:
+        except DigestRefused as error:
             self._exchange = None
             self.on_refusal(str(error))
             return
@@ -169,12 +169,12 @@ class ZooKeeperSession:
 
 
 def _token(answer: object) -> bytes:
-    """The challenge in ZooKeeper's answer. Raises LoginRefused."""
+    """The challenge in ZooKeeper's answer. Raises DigestRefused."""
     if isinstance(answer, Exception):
-        raise LoginRefused("ZooKeeper refuses the user or the password")
+        raise DigestRefused("ZooKeeper refuses the user or the password")
     assert isinstance(answer, tuple)  # with the position after it
     if not answer[0]:
-        raise LoginRefused("ZooKeeper asks for no login: is its JAAS section Server set up?")
+        raise DigestRefused("ZooKeeper asks for no login: is its JAAS section Server set up?")
     return bytes(answer[0])
 
 

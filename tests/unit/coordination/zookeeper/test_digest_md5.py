@@ -6,7 +6,7 @@ import re
 import pytest
 
 from leadline.config.values import Password
-from leadline.coordination.zookeeper.digest_md5 import DigestLogin, LoginRefused
+from leadline.coordination.zookeeper.digest_md5 import DigestLogin, DigestRefused
 
 CHALLENGE = b'realm="zk-sasl-md5",nonce="OA6MG9tEQGm2hh",charset=utf-8,algorithm=md5-sess'
 
@@ -49,13 +49,13 @@ def test_both_sides_prove_that_they_know_the_password(password: str, encoding: s
 def test_a_server_that_does_not_know_the_password_is_left(answer: bytes) -> None:
     exchange = login().begin()
     exchange.respond(CHALLENGE)
-    with pytest.raises(LoginRefused, match="does not prove"):
+    with pytest.raises(DigestRefused, match="does not prove"):
         exchange.respond(answer)
 
 
 @pytest.mark.parametrize("challenge", [b"", b'realm="x"', b'nonce="n",qop="auth-int"', b"\xff\xfe", b"nonce"])
 def test_a_challenge_that_is_none_is_refused(challenge: bytes) -> None:
-    with pytest.raises(LoginRefused, match="asks for no login"):
+    with pytest.raises(DigestRefused, match="asks for no login"):
         login().begin().respond(challenge)
 
 
