@@ -163,8 +163,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         kafka = stack.enter_context(
             broker(folder / "kafka", f"{server.connect}/kafka", options, **settings_of(kafka_ssl, "$port"))
         )
-        given = settings_of(our_ssl, "0") | {"zookeeper.connect": f"{server.connect}/ours"}
-        us = RunningBroker(folder / "ours", given, environment={"KAFKA_OPTS": options[0]})
+        properties = settings_of(our_ssl, "0") | {"zookeeper.connect": f"{server.connect}/ours"}
+        us = RunningBroker(folder / "ours", properties, environment={"KAFKA_OPTS": options[0]})
         stack.enter_context(until_killed(us))
         sides = Side("Kafka", "127.0.0.1", kafka.port, []), Side("Leadline", "127.0.0.1", us.port, [])
         for side in sides:
@@ -407,13 +407,13 @@ def test_tls_compares_names_and_authorities_as_set(
     secured: Secured, host: str, settings: dict[str, str], problem: str | None
 ) -> None:
     (secured.folder / "other.pem").write_text(authority("other").certificate_pem)
-    given = {
+    properties = {
         "zookeeper.connect": f"{host}:{secured.secure_port}",
         "zookeeper.ssl.client.enable": "true",
         "zookeeper.clientCnxnSocket": NETTY,
         "zookeeper.ssl.truststore.location": "ca.pem",
     } | settings
-    config = broker_settings(given).broker
+    config = broker_settings(properties).broker
     access = zookeeper_access(config, {}, lambda path: read_file(OsFiles(), str(secured.folder / path)), os.urandom)
 
     async def main() -> None:

@@ -20,9 +20,9 @@ TLS = {"ssl.client.enable": "true", "clientCnxnSocket": "org.apache.zookeeper.Cl
 
 
 def access(settings: dict[str, str], **properties: str) -> ZooKeeperAccess:
-    given = {f"zookeeper.{name}": text for name, text in settings.items()}
+    named = {f"zookeeper.{name}": text for name, text in settings.items()}
     java = {name.replace("_", "."): text for name, text in properties.items()}
-    config = broker_settings(given | {"zookeeper.connect": "localhost"}).broker
+    config = broker_settings(named | {"zookeeper.connect": "localhost"}).broker
     return zookeeper_access(config, java, lambda path: read_file(OsFiles(), path), os.urandom)
 
 
