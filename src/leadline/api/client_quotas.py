@@ -7,6 +7,7 @@ words.
 from collections.abc import Mapping
 from functools import partial
 
+from leadline import hash_order
 from leadline.api.context import Context
 from leadline.coordination import znodes
 from leadline.coordination.node_json import MalformedNode
@@ -72,12 +73,14 @@ def _component(component: DescribeClientQuotasRequest.ComponentData) -> QuotaFil
 
 
 def _described(entity: ConfigEntity, values: Mapping[str, float]) -> _Described:
+    """The values are in Kafka's order, which kafka-configs shows."""
+    keys = hash_order.mutable(values, hash_order.string_hash)
     return _Described(
         entity=[
             DescribeClientQuotasResponse.EntityData(entity_type=kind, entity_name=None if name is DEFAULT else name)
             for kind, name in names_of(entity).items()
         ],
-        values=[DescribeClientQuotasResponse.ValueData(key=key, value=value) for key, value in values.items()],
+        values=[DescribeClientQuotasResponse.ValueData(key=key, value=values[key]) for key in keys],
     )
 
 
