@@ -11,13 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 import pytest
 
 from leadline.wire.messages import (
-    AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     ApiVersionsRequest,
     ApiVersionsResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
-    DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
     FetchRequest,
     FetchResponse,
@@ -26,18 +24,18 @@ from leadline.wire.messages import (
 )
 from tests.conformance.both import Both, Side, produced
 from tests.conformance.kafka.tools import tool
+from tests.support.client_quotas import EntityNames, QuotaComponent, altering, describing
 from tests.support.logs import batch
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.conformance
 
-Names = Mapping[str, str | None]
 USER = "ANONYMOUS"
 EXACT, OF_DEFAULT, ANY = 0, 1, 2
 TOPIC = "with-quotas"
 _unused_clients = (f"limited-{number}" for number in itertools.count())
 
-ALTERATIONS: list[tuple[Names, Mapping[str, float | None]]] = [
+ALTERATIONS: list[tuple[EntityNames, Mapping[str, float | None]]] = [
     ({"user": "alice"}, {"producer_byte_rate": 1024, "request_percentage": 50.5}),
     ({"user": "alice"}, {"producer_byte_rate": None, "controller_mutation_rate": 10}),
     ({"user": "a/b c", "client-id": "cl*1"}, {"consumer_byte_rate": 2048.0000001}),
@@ -60,7 +58,7 @@ ALTERATIONS: list[tuple[Names, Mapping[str, float | None]]] = [
     ({"group": "g"}, {"producer_byte_rate": 1}),
     ({}, {"producer_byte_rate": 1}),
 ]
-FILTERS: list[tuple[list[tuple[str, int, str | None]], bool]] = [
+FILTERS: list[tuple[list[QuotaComponent], bool]] = [
     ([], False),
     ([], True),
     ([("user", EXACT, "alice")], False),
@@ -86,34 +84,16 @@ FILTERS: list[tuple[list[tuple[str, int, str | None]], bool]] = [
 ]
 
 
-def altering(names: Names, values: Mapping[str, float | None], validate_only: bool = False) -> AlterClientQuotasRequest:
-    ops = [
-        AlterClientQuotasRequest.OpData(key=key, value=value or 0.0, remove=value is None)
-        for key, value in values.items()
-    ]
-    parts = [AlterClientQuotasRequest.EntityData(entity_type=kind, entity_name=names[kind]) for kind in names]
-    entry = AlterClientQuotasRequest.EntryData(entity=parts, ops=ops)
-    return AlterClientQuotasRequest(entries=[entry], validate_only=validate_only)
-
-
-def alter(both: Both, names: Names, **values: float | None) -> None:
+def alter(both: Both, names: EntityNames, **values: float | None) -> None:
     answer = both.ask_and_compare(AlterClientQuotasResponse, altering(names, values), 1)
     assert [entry.error_code for entry in answer.entries] == [0]
-
-
-def describing(components: list[tuple[str, int, str | None]], strict: bool) -> DescribeClientQuotasRequest:
-    parts = [
-        DescribeClientQuotasRequest.ComponentData(entity_type=kind, match_type=match, match=name)
-        for kind, match, name in components
-    ]
-    return DescribeClientQuotasRequest(components=parts, strict=strict)
 
 
 @pytest.fixture(autouse=True)
 def no_quotas_afterwards(both: Both) -> Iterator[None]:
     yield
     for side in both.sides:
-        answer = side.ask(DescribeClientQuotasResponse, describing([], False), 1)
+        answer = side.ask(DescribeClientQuotasResponse, describing(), 1)
         for entry in answer.entries or []:
             names = {part.entity_type: part.entity_name for part in entry.entity}
             values = dict.fromkeys((value.key for value in entry.values), None)
@@ -153,7 +133,7 @@ def test_quotas_are_altered_and_described_as_kafka_does_it(both: Both, version: 
             both.compare(answers, version)
             check_messages(*([entry.error_message for entry in answer.entries] for answer in answers))
     for components, strict in FILTERS:
-        request_of_filter = describing(components, strict)
+        request_of_filter = describing(*components, strict=strict)
         described = [side.ask(DescribeClientQuotasResponse, request_of_filter, version) for side in both.sides]
         both.compare(described, version)
         check_messages(*([answer.error_message] for answer in described))
@@ -192,8 +172,8 @@ def throttled_produce(side: Side, client_id: str, size: int = 2000) -> int:
 
 
 def test_the_quota_that_applies_is_kafkas_and_so_are_the_throttle_times(both: Both, topic: str) -> None:
-    """Each of the eight levels has another bound. First all are set; then those go that were found."""
-    levels: list[Names] = [
+    """Each of the eight levels has another bound. First all are set; then those go that have decided."""
+    levels: list[EntityNames] = [
         {"user": USER, "client-id": "c1"},
         {"user": USER, "client-id": None},
         {"user": USER},
@@ -207,9 +187,9 @@ def test_the_quota_that_applies_is_kafkas_and_so_are_the_throttle_times(both: Bo
     for names, bound in zip(levels, bounds, strict=True):
         alter(both, names, producer_byte_rate=bound)
     began_s, slack_ms = time.monotonic(), 0
-    for found in ([0, 1], [2], [3, 4], [5], [6, 7]):
+    for decisive in ([0, 1], [2], [3, 4], [5], [6, 7]):
         in_force(both)
-        for level in found:
+        for level in decisive:
             theirs, ours = both.map(lambda side, level=level: throttled_produce(side, f"c{level + 1}"))  # type: ignore[misc]
             if level == 5:  # it is the user's measure again, in which what came before still counts
                 slack_ms = int((time.monotonic() - began_s) * 1000)

@@ -1,25 +1,20 @@
 """DescribeClientQuotas and AlterClientQuotas on a broker in memory."""
 
-from collections.abc import Mapping
-
 import pytest
 
 from leadline.coordination import znodes
 from leadline.security.client_quotas import DEFAULT, QuotaEntity, QuotaKind
 from leadline.wire.messages import (
-    AlterClientQuotasRequest,
     AlterClientQuotasResponse,
-    DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
 from tests.support.authorized_broker import AuthorizedBroker, run_authorized
+from tests.support.client_quotas import EntityNames, QuotaComponent, altering, describing
 from tests.support.in_memory_broker import InMemoryClient, run
 
-Names = Mapping[str, str | None]
-Filter = tuple[str, int, str | None]  # entity type, match type, name
 INVALID_REQUEST, UNSUPPORTED_VERSION, CLUSTER_REFUSED, UNKNOWN_SERVER_ERROR = 42, 35, 31, -1
 EXACT, OF_DEFAULT, ANY = 0, 1, 2
-ENTITIES: list[Names] = [
+ENTITIES: list[EntityNames] = [
     {"user": "alice"},
     {"user": "alice", "client-id": "app"},
     {"user": None},
@@ -29,35 +24,25 @@ ENTITIES: list[Names] = [
 ]
 
 
-def altering(names: Names, validate_only: bool = False, /, **values: float | None) -> AlterClientQuotasRequest:
-    ops = [
-        AlterClientQuotasRequest.OpData(key=key, value=value or 0.0, remove=value is None)
-        for key, value in values.items()
-    ]
-    parts = [AlterClientQuotasRequest.EntityData(entity_type=kind, entity_name=names[kind]) for kind in names]
-    entry = AlterClientQuotasRequest.EntryData(entity=parts, ops=ops)
-    return AlterClientQuotasRequest(entries=[entry], validate_only=validate_only)
-
-
 async def alter(
-    client: InMemoryClient, names: Names, validate_only: bool = False, /, **values: float | None
+    client: InMemoryClient, names: EntityNames, validate_only: bool = False, /, **values: float | None
 ) -> tuple[int, str | None]:
-    response = await client.send(altering(names, validate_only, **values), AlterClientQuotasResponse, 1)
+    response = await client.send(altering(names, values, validate_only), AlterClientQuotasResponse, 1)
     (entry,) = response.entries
     assert {part.entity_type: part.entity_name for part in entry.entity} == names
     return entry.error_code, entry.error_message
 
 
-async def answer(client: InMemoryClient, *components: Filter, strict: bool = False) -> DescribeClientQuotasResponse:
-    parts = [
-        DescribeClientQuotasRequest.ComponentData(entity_type=kind, match_type=match, match=name)
-        for kind, match, name in components
-    ]
-    request = DescribeClientQuotasRequest(components=parts, strict=strict)
+async def answer(
+    client: InMemoryClient, *components: QuotaComponent, strict: bool = False
+) -> DescribeClientQuotasResponse:
+    request = describing(*components, strict=strict)
     return await client.send(request, DescribeClientQuotasResponse, 1)
 
 
-async def described(client: InMemoryClient, *components: Filter, strict: bool = False) -> list[dict[str, str | None]]:
+async def described(
+    client: InMemoryClient, *components: QuotaComponent, strict: bool = False
+) -> list[dict[str, str | None]]:
     response = await answer(client, *components, strict=strict)
     assert (response.error_code, response.error_message) == (0, "")
     return [{part.entity_type: part.entity_name for part in entry.entity} for entry in response.entries or []]
@@ -106,7 +91,9 @@ def test_what_is_only_validated_is_not_written() -> None:
         ([("user", ANY, None), ("client-id", EXACT, "app")], True, [1]),
     ],
 )
-def test_a_filter_shows_the_entities_that_it_names(components: list[Filter], strict: bool, matching: list[int]) -> None:
+def test_a_filter_shows_the_entities_that_it_names(
+    components: list[QuotaComponent], strict: bool, matching: list[int]
+) -> None:
     async def test(client: InMemoryClient) -> None:
         for names in ENTITIES:
             assert await alter(client, names, controller_mutation_rate=1.5) == (0, None)
@@ -138,7 +125,9 @@ def test_a_filter_shows_the_entities_that_it_names(components: list[Filter], str
         ),
     ],
 )
-def test_an_alteration_that_makes_no_sense_is_refused(names: Names, values: dict[str, float], message: str) -> None:
+def test_an_alteration_that_makes_no_sense_is_refused(
+    names: EntityNames, values: dict[str, float], message: str
+) -> None:
     async def test(client: InMemoryClient) -> None:
         assert await alter(client, names, **values) == (INVALID_REQUEST, message)
 
@@ -156,7 +145,7 @@ def test_an_alteration_that_makes_no_sense_is_refused(names: Names, values: dict
         ([("user", EXACT, None)], UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_a_filter_that_makes_no_sense_is_refused(components: list[Filter], code: int) -> None:
+def test_a_filter_that_makes_no_sense_is_refused(components: list[QuotaComponent], code: int) -> None:
     async def test(client: InMemoryClient) -> None:
         response = await answer(client, *components)
         assert (response.error_code, response.entries) == (code, None)
@@ -178,8 +167,8 @@ def test_a_host_gets_the_quota_of_its_address() -> None:
 
 def test_an_entity_that_is_named_twice_is_reported_once() -> None:
     async def test(client: InMemoryClient) -> None:
-        request = altering({"user": "a"}, producer_byte_rate=1)
-        request.entries += altering({"user": "a"}, producer_byte_rate=2).entries
+        request = altering({"user": "a"}, {"producer_byte_rate": 1})
+        request.entries += altering({"user": "a"}, {"producer_byte_rate": 2}).entries
         response = await client.send(request, AlterClientQuotasResponse, 0)
         assert [entry.error_code for entry in response.entries] == [0]
         assert client.broker.client_configs.quotas.quotas(QuotaEntity("a")) == {QuotaKind.PRODUCER_BYTE_RATE: 2}
