@@ -214,7 +214,7 @@ class Broker:
         self.client_configs = QuotaStore(self.tree, quotas, self.net.rates, self.clock)
         self.client_configs.on_change.append(self._credentials.users.put)
         self._credentials.tokens = token_store(settings.broker, self.tree, self.clock, self.chance)
-        self.peers = Peers(self.metadata, settings.listeners.inter_broker.name, brokers.channel)
+        self.peers = self._peers(brokers)
         self.replicas = Replicas(
             self.dirs, me.id, settings.broker, brokers.source, brokers.alter_partition, of_running_loop()
         )
@@ -254,6 +254,12 @@ class Broker:
         )
         self.requests = Requests(self.services, self.clock.monotonic_s)
         self._brokers = brokers
+
+    def _peers(self, brokers: InterBroker) -> Peers:
+        controllers, control_plane = None, self.settings.listeners.control_plane
+        if control_plane is not None:
+            controllers = Peers(self.metadata, control_plane.name, brokers.controller_channel)
+        return Peers(self.metadata, self.settings.listeners.inter_broker.name, brokers.channel, controllers)
 
     def _monitor(self, brokers: InterBroker) -> PeerMonitor:
         silent_after_s = silence_s(self.settings.broker.zookeeper_session_timeout_ms)

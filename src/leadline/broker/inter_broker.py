@@ -1,27 +1,46 @@
 """How the parts of a broker reach other brokers: the controller's requests, fetches, and requests to the controller.
 
-All connections to other brokers are made here, and are protected as the inter-broker listener is. A broker that is the
-controller itself serves its own requests without a connection.
+All connections to other brokers are made here. They go to the inter-broker listener, or to that of
+control.plane.listener.name between the controller and the other brokers, and are protected as it is.
+
+A broker that is the controller itself serves its own requests without a connection.
 """
 
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from leadline.api.authorization import OWN_REQUEST
 from leadline.api.context import ClientConnection, Context, Services
 from leadline.api.inter_broker import LoopbackPeer, alter_partition, controlled_shutdown
-from leadline.cluster.broker_client import BrokerClient, LeaderClient, TcpBrokerClient
+from leadline.cluster.broker_client import BrokerClient, LeaderClient, PeerLost, TcpBrokerClient
 from leadline.cluster.broker_login import PeerSecurity
 from leadline.cluster.metadata_cache import Endpoint
 from leadline.config.live_settings import LiveSettings
 from leadline.controller.state import RegisteredBroker as Registered
 from leadline.model import BrokerId
 from leadline.runtime.network import Network
+from leadline.wire.classes import Message
 from leadline.wire.messages import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )
+
+M = TypeVar("M", bound=Message)
+
+
+class UnreachableBroker:
+    """A broker without the listener on which it would be reached. Another one may be protected otherwise."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    async def ask(self, request: Message, kind: type[M], version: int, timeout_s: float, /) -> M:
+        raise PeerLost(self._reason)
+
+    def close(self) -> None:
+        """There is nothing to close."""
 
 
 class InterBroker:
@@ -36,11 +55,18 @@ class InterBroker:
         self._settings, self._me, self._network, self._securities = settings, me, network, securities
 
     def channel(self, endpoint: Endpoint, lost: Callable[[], None] = lambda: None) -> TcpBrokerClient:
-        """A connection to an endpoint; `lost` is called when it breaks."""
+        """A connection to an endpoint of the inter-broker listener; `lost` is called when it breaks."""
+        return self._connect(self._settings.listeners.inter_broker.name, endpoint, lost)
+
+    def controller_channel(self, endpoint: Endpoint) -> TcpBrokerClient:
+        """A connection to an endpoint of the listener on which controllers are reached."""
+        return self._connect(self._settings.listeners.controllers.name, endpoint)
+
+    def _connect(self, listener: str, endpoint: Endpoint, lost: Callable[[], None] = lambda: None) -> TcpBrokerClient:
         config = self._settings.broker
         setup_ms = config.socket_connection_setup_timeout_ms, config.socket_connection_setup_timeout_max_ms
         setup_s = setup_ms[0] / 1000, setup_ms[1] / 1000
-        security = self._securities.get(self._settings.listeners.inter_broker.name)
+        security = self._securities.get(listener)
         return TcpBrokerClient(*endpoint, str(self._me), lost, setup_s, self._network, security)
 
     def source(self, id: BrokerId) -> LeaderClient:
@@ -51,9 +77,11 @@ class InterBroker:
         """A broker, as the controller reaches it."""
         if broker.id == self._me:
             return LoopbackPeer(self.services)
-        name = self._settings.listeners.inter_broker.name
-        endpoint = next((at for at in broker.endpoints if at.listener == name), broker.endpoints[0])
-        return self.channel(Endpoint(endpoint.host or "", endpoint.port), lost)
+        name = self._settings.listeners.controllers.name
+        for endpoint in broker.endpoints:
+            if endpoint.listener == name:
+                return self._connect(name, Endpoint(endpoint.host or "", endpoint.port), lost)
+        return UnreachableBroker(f"broker {broker.id} does not listen on {name}")
 
     async def alter_partition(self, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
         """Asks the controller for another ISR."""

@@ -166,9 +166,10 @@ class ListenerSecurities:
 
 def _used_by_brokers(settings: BrokerSettings) -> list[Listener]:
     """The protected listeners on which brokers of a cluster reach each other."""
-    inter_broker = settings.listeners.inter_broker
-    is_used = settings.broker.zookeeper_connect and inter_broker.protocol is not SecurityProtocol.PLAINTEXT
-    return [inter_broker] if is_used else []
+    if not settings.broker.zookeeper_connect:
+        return []
+    used = (settings.listeners.inter_broker, settings.listeners.controllers)
+    return [listener for listener in dict.fromkeys(used) if listener.protocol is not SecurityProtocol.PLAINTEXT]
 
 
 # TLS

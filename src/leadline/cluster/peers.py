@@ -16,10 +16,19 @@ M = TypeVar("M", bound=Message)
 
 
 class Peers:
-    """The other brokers. PeerLost also for a broker that is not in the metadata."""
+    """The other brokers. PeerLost also for a broker that is not in the metadata.
 
-    def __init__(self, metadata: MetadataCache, listener: str, connect: Callable[[Endpoint], BrokerClient]) -> None:
-        self._metadata, self._listener, self._connect = metadata, listener, connect
+    `controllers`: the same brokers on another listener, on which the controller is reached.
+    """
+
+    def __init__(
+        self,
+        metadata: MetadataCache,
+        listener: str,
+        connect: Callable[[Endpoint], BrokerClient],
+        controllers: "Peers | None" = None,
+    ) -> None:
+        self._metadata, self._listener, self._connect, self._controllers = metadata, listener, connect, controllers
         self._peers: dict[BrokerId, tuple[Endpoint, BrokerClient]] = {}
         self.silent: set[BrokerId] = set()
 
@@ -27,7 +36,8 @@ class Peers:
         return await self._peer(broker).ask(request, kind, version, timeout_s)
 
     async def ask_controller(self, request: Message, kind: type[M], version: int, timeout_s: float) -> M:
-        return await self.ask(self._metadata.controller, request, kind, version, timeout_s)
+        peers = self._controllers or self
+        return await peers.ask(self._metadata.controller, request, kind, version, timeout_s)
 
     def endpoint(self, broker: BrokerId) -> Endpoint:
         info = self._metadata.brokers.get(broker)
@@ -43,6 +53,8 @@ class Peers:
 
     def silence_changed(self, broker: BrokerId, *, is_silent: bool) -> None:
         """When a broker falls silent, requests to it fail."""
+        if self._controllers is not None:
+            self._controllers.silence_changed(broker, is_silent=is_silent)
         if not is_silent:
             self.silent.discard(broker)
         elif broker not in self.silent:
@@ -63,6 +75,8 @@ class Peers:
         return peer
 
     def close(self) -> None:
+        if self._controllers is not None:
+            self._controllers.close()
         for _, peer in self._peers.values():
             peer.close()
         self._peers.clear()

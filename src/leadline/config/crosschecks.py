@@ -4,10 +4,11 @@ Pure: values in, the first violation is raised.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from leadline.config.checks import is_host
-from leadline.config.listeners import Listeners, parse_listeners, parse_pairs
+from leadline.config.listeners import Listener, Listeners, parse_listeners, parse_pairs
 from leadline.config.values import InvalidSetting, Value, csv
 
 _AT_MOST = (
@@ -41,8 +42,7 @@ def check(typed: Mapping[str, Value], names_set: set[str]) -> Listeners:
         values["inter.broker.listener.name"],
         values["security.inter.broker.protocol"] if "security.inter.broker.protocol" in names_set else None,
     )
-    _check_control_plane(values["control.plane.listener.name"], listeners)
-    return listeners
+    return replace(listeners, control_plane=_control_plane(values["control.plane.listener.name"], listeners))
 
 
 def _check_id(values: Mapping[str, Any]) -> None:
@@ -102,11 +102,14 @@ def connections_per_ip(overrides: str) -> dict[str, int]:
     return limits
 
 
-def _check_control_plane(name: str | None, listeners: Listeners) -> None:
+def _control_plane(name: str | None, listeners: Listeners) -> Listener | None:
     if name is None:
-        return
-    names = [listener.name for listener in listeners.advertised]
-    if name.upper() not in names:
-        raise InvalidSetting(f"control.plane.listener.name={name}: must be an advertised listener: {', '.join(names)}")
+        return None
+    by_name = {listener.name: listener for listener in listeners.advertised}
+    if name.upper() not in by_name:
+        raise InvalidSetting(
+            f"control.plane.listener.name={name}: must be an advertised listener: {', '.join(by_name)}"
+        )
     if name.upper() == listeners.inter_broker.name:
         raise InvalidSetting(f"control.plane.listener.name={name}: must differ from the inter-broker listener")
+    return by_name[name.upper()]

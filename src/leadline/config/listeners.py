@@ -53,6 +53,12 @@ class Listeners:
     bound: tuple[Listener, ...]
     advertised: tuple[Listener, ...]
     inter_broker: Listener  # one of the advertised; other brokers connect to it
+    control_plane: Listener | None = None  # another one of them, for requests of the controller and to it
+
+    @property
+    def controllers(self) -> Listener:
+        """On which the controller and the other brokers reach each other."""
+        return self.control_plane or self.inter_broker
 
     def named(self, name: str) -> Listener:
         return next(listener for listener in self.bound if listener.name == name)

@@ -43,6 +43,9 @@ class NetworkConfig(Settings):
         "the protocol between brokers, if inter.broker.listener.name is not set",
         one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     )
+    control_plane_listener_name: str | None = setting(
+        None, STRING, "listener for requests between the controller and brokers alone", importance=HIGH
+    )
     sasl_mechanism_inter_broker_protocol: str = setting(
         "GSSAPI", STRING, "the mechanism by which brokers log in to each other", mode=PER_BROKER
     )

@@ -64,10 +64,6 @@ def _threads() -> Iterator[SettingRow]:
     yield row(
         "num.replica.fetchers", INT, 1, "fetches that run at a time from one leader", importance=HIGH, mode=CLUSTER_WIDE
     )
-    row = accepted("the controller's requests use the inter-broker listener and have no priority")
-    yield row(
-        "control.plane.listener.name", STRING, None, "the listener for the controller's requests alone", importance=HIGH
-    )
     row = accepted("the system chooses the size of this buffer")
     yield row(
         "replica.socket.receive.buffer.bytes", INT, 65_536, "the receive buffer of a follower's socket", importance=HIGH

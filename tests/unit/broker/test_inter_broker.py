@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,8 +10,15 @@ from pathlib import Path
 import pytest
 
 from leadline.broker.broker import Broker
+from leadline.broker.inter_broker import InterBroker
+from leadline.cluster.broker_client import PeerLost
+from leadline.config.broker import broker_settings
+from leadline.config.live_settings import LiveSettings
+from leadline.controller.state import RegisteredBroker
+from leadline.coordination.registration import RegisteredEndpoint
 from leadline.coordination.tree import Tree
 from leadline.model import TopicPartition
+from leadline.runtime.network import TcpNetwork
 from leadline.security.acls import AclOperation, AclPermission, PatternType, ResourceType
 from leadline.wire import messages as m
 from tests.support.in_process_cluster import cluster_in_process
@@ -19,6 +27,8 @@ from tests.support.secured import BROKER, PASSWORDS, STRANGER, ClusterSecurity
 from tests.support.waiting import eventually
 
 PATIENCE_S = 120
+ALLOWED = re.compile(r"Principal = (User:\w+) is Allowed Operation = ClusterAction .* for request = (\w+)")
+OwnSettings = Callable[[ClusterSecurity], Mapping[str, str]]
 TP = TopicPartition("orders", 0)
 SETTINGS = {
     "replica.lag.time.max.ms": "2000",
@@ -32,13 +42,13 @@ SETTINGS = {
 
 @asynccontextmanager
 async def cluster(
-    path: Path, of_last: Callable[[ClusterSecurity], Mapping[str, str]], **settings: str
+    path: Path, of_last: OwnSettings, of_others: OwnSettings = ClusterSecurity.settings, **settings: str
 ) -> AsyncIterator[list[Broker]]:
     """`of_last`: what sets the last of the brokers apart."""
     security = ClusterSecurity(path / "security")
 
     def settings_of(id: int) -> dict[str, str]:
-        own = of_last(security) if id == 2 else security.settings()
+        own = of_last(security) if id == 2 else of_others(security)
         return SETTINGS | {name.replace("__", "."): text for name, text in settings.items()} | dict(own)
 
     async def create_users(tree: Tree) -> None:
@@ -155,3 +165,38 @@ def test_a_broker_with_a_wrong_password_logs_it_once_per_peer_and_harms_no_other
 
     asyncio.run(main())
     assert "not-the-password" not in caplog.text
+
+
+def test_the_controller_and_brokers_reach_each_other_on_the_control_plane_if_there_is_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Records then go over PLAINTEXT, where everybody is ANONYMOUS."""
+    caplog.set_level(logging.DEBUG)
+
+    def separate(security: ClusterSecurity) -> Mapping[str, str]:
+        return security.settings() | {
+            "inter.broker.listener.name": "PLAINTEXT",
+            "control.plane.listener.name": "SECURE",
+            "super.users": "User:broker;User:ANONYMOUS",
+        }
+
+    async def main() -> None:
+        async with cluster(tmp_path, separate, separate) as brokers:
+            await create_topic(brokers, [1, 0, 2])
+            await produce(brokers[0], 1)
+            await eventually(lambda: all(log_end(broker) == 3 for broker in brokers))
+
+    asyncio.run(main())
+    by_request = {request: principal for principal, request in re.findall(ALLOWED, caplog.text)}
+    assert {by_request[it] for it in ("LeaderAndIsr", "UpdateMetadata")} == {"User:broker"}
+    assert by_request["Fetch"] == "User:ANONYMOUS"
+
+
+def test_a_broker_without_the_listener_is_reached_on_no_other() -> None:
+    settings = LiveSettings(broker_settings({"listeners": "PLAINTEXT://:9092"}))
+    brokers = InterBroker(settings, 1, TcpNetwork(), {})
+    endpoints = (RegisteredEndpoint("OTHER", "localhost", 9093, "PLAINTEXT"),)
+    client = brokers.controlled(RegisteredBroker(2, 7, endpoints), lambda: None)
+    with pytest.raises(PeerLost, match="broker 2 does not listen on PLAINTEXT"):
+        asyncio.run(client.ask(m.ApiVersionsRequest(), m.ApiVersionsResponse, 0, 1.0))
+    client.close()

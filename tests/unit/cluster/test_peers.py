@@ -68,3 +68,22 @@ def test_requests_to_a_silent_broker_fail_until_it_is_heard_again() -> None:
     cluster.peers.silence_changed(2, is_silent=False)
     cluster.ask(2)
     assert len(cluster.clients) == 2
+
+
+def test_the_controller_is_reached_on_a_listener_of_its_own_where_there_is_one() -> None:
+    cluster = Cluster()
+    controllers = Peers(cluster.metadata, "CONTROL", cluster._connect)
+    peers = Peers(cluster.metadata, "PLAINTEXT", cluster._connect, controllers)
+    cluster.metadata.brokers[2] = BrokerInfo(2, {"PLAINTEXT": Endpoint("h", 9002), "CONTROL": Endpoint("h", 9003)})
+    cluster.metadata.controller = 2
+    asyncio.run(peers.ask_controller(ApiVersionsRequest(), ApiVersionsResponse, 0, 1.0))
+    asyncio.run(peers.ask(2, ApiVersionsRequest(), ApiVersionsResponse, 0, 1.0))
+    assert [client.endpoint.port for client in cluster.clients] == [9003, 9002]
+    peers.silence_changed(2, is_silent=True)
+    assert [client.is_closed for client in cluster.clients] == [True, True]
+    with pytest.raises(PeerLost, match="broker 2 is silent"):
+        asyncio.run(peers.ask_controller(ApiVersionsRequest(), ApiVersionsResponse, 0, 1.0))
+    peers.silence_changed(2, is_silent=False)
+    asyncio.run(peers.ask_controller(ApiVersionsRequest(), ApiVersionsResponse, 0, 1.0))
+    peers.close()
+    assert cluster.clients[-1].is_closed

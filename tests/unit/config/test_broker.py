@@ -208,7 +208,7 @@ def test_a_setting_that_no_listener_can_have_of_its_own_is_named() -> None:
 # What is read within the tables themselves, and comes out of them under another name.
 WORKED_OUT = {
     "listeners": "advertised_listeners listener_security_protocol_map",
-    "the listener between brokers": "inter_broker_listener_name security_inter_broker_protocol",
+    "between brokers": "control_plane_listener_name inter_broker_listener_name security_inter_broker_protocol",
     "topics": "log_retention_hours log_retention_minutes log_roll_hours log_roll_jitter_hours",
     "topic": "message_timestamp_difference_max_ms message_timestamp_type",
     "only one value": "group_coordinator_rebalance_protocols inter_broker_protocol_version",
