@@ -1,9 +1,10 @@
 # Everything one types here. `make` alone lists it. ARGS="..." is handed on to start, demo, test and bench.
 .DEFAULT_GOAL := help
-.PHONY: help setup start demo test check bench native format lock clean
+.PHONY: help setup start demo test check bench format lock clean
 
 BIN := .venv/bin
 READY := .venv/.ready
+COMPILED := .venv/.compiled
 CHECK_PYTHON := -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
 # The system's own first: those are built with optimisations that others often lack, and serve a request in 10 % less time.
 PYTHON ?= $(shell for p in /usr/bin/python3 python3.13 python3.12 python3.11 python3; do \
@@ -12,15 +13,15 @@ PYTHON ?= $(shell for p in /usr/bin/python3 python3.13 python3.12 python3.11 pyt
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
-setup: $(READY) ## .venv with all that the lock file names
+setup: $(COMPILED) ## .venv with all that the lock file names
 
-start: $(READY) ## run Leadline; stop it with Ctrl-C
+start: $(COMPILED) ## run Leadline; stop it with Ctrl-C
 	@$(BIN)/leadline start $(ARGS)
 
-demo: $(READY) ## the data pipeline at work, in a minute or two; then look at its report
+demo: $(COMPILED) ## the data pipeline at work, in a minute or two; then look at its report
 	@$(BIN)/leadline demo $(ARGS)
 
-test: $(READY) ## all tests
+test: $(COMPILED) ## all tests
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 check: $(READY) ## lint, format, types
@@ -28,11 +29,8 @@ check: $(READY) ## lint, format, types
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-bench: $(READY) ## measure the speed
+bench: $(COMPILED) ## measure the speed
 	$(BIN)/python -m tests.bench $(ARGS)
-
-native: $(READY) ## compile the pipeline's decoder, which is then twice as fast; needs a C compiler
-	$(BIN)/python -m leadline.spark.batches.native
 
 format: $(READY) ## let ruff put the code in order
 	$(BIN)/ruff check --fix
@@ -43,7 +41,7 @@ lock: ## renew requirements.lock; needs uv
 	  --custom-compile-command 'make lock' --group dev --all-extras --output-file requirements.lock pyproject.toml
 
 clean: ## remove .venv and all caches
-	rm -rf src/leadline/spark/batches/*.so .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf src/leadline/records/*.so .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
 	find src tests -name __pycache__ -type d -exec rm -rf {} +
 
 # Built anew as a whole, so that it never holds more than the lock says. With uv where that is present and works, else with pip.
@@ -62,4 +60,9 @@ $(READY): requirements.lock pyproject.toml
 	install --require-hashes -r requirements.lock; \
 	echo '3/3 Leadline itself' >&2; \
 	install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# Without a C compiler it says so in one line, and Leadline runs in pure Python.
+$(COMPILED): $(READY) hatch_build.py src/leadline/records/compiled_walker.c
+	@$(BIN)/python hatch_build.py
 	@touch $@

@@ -7,6 +7,7 @@ a failure: there the tools are at hand, and a test that quietly stopped running 
 import os
 import signal
 from collections.abc import Generator
+from types import ModuleType
 from typing import TypeVar
 
 import pytest
@@ -47,3 +48,11 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     return no_excuse_on_ci((yield))
+
+
+@pytest.fixture(scope="session")
+def compiled_walker(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    """Built for the tests, whether it is there already or not. Tests that take it need a C compiler."""
+    from tests.support.compiled import built_walker
+
+    return built_walker(tmp_path_factory.mktemp("walker"))

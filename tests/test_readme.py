@@ -14,6 +14,7 @@ from leadline.cli import COMMANDS, parse
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 SETUP_S = 300
+NAME, SOURCE = "compiled_walker.abi3.so", "src/leadline/records/compiled_walker.c"
 
 
 def commands() -> list[str]:
@@ -52,7 +53,8 @@ def test_each_target_that_the_readme_shows_exists(target: str) -> None:
 
 
 def test_the_first_make_says_what_it_is_doing(tmp_path: Path) -> None:
-    for name in ("Makefile", "requirements.lock", "pyproject.toml"):
+    (tmp_path / "src/leadline/records").mkdir(parents=True)
+    for name in ("Makefile", "requirements.lock", "pyproject.toml", "hatch_build.py", SOURCE):
         (tmp_path / name).write_text((ROOT / name).read_text())
     uv = tmp_path / "bin" / "uv"  # installs nothing
     uv.parent.mkdir()
@@ -68,5 +70,8 @@ def test_the_first_make_says_what_it_is_doing(tmp_path: Path) -> None:
         timeout=SETUP_S,
         check=True,
     )
-    assert [line[:4] for line in done.stderr.splitlines()] == ["Sett", "1/3 ", "2/3 ", "3/3 "]
+    steps, more = done.stderr.splitlines()[:4], done.stderr.splitlines()[4:]
+    assert [line[:4] for line in steps] == ["Sett", "1/3 ", "2/3 ", "3/3 "]
+    is_compiled = (tmp_path / "src/leadline/records" / NAME).exists()
+    assert [line[:32] for line in more] == ([] if is_compiled else ["Leadline runs in pure Python, wi"])
     assert "a minute or more" in done.stderr

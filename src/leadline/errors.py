@@ -411,6 +411,10 @@ class RecordError(NamedTuple):
     batch_index: int
     message: str
 
+    def __str__(self) -> str:
+        """As in Kafka's messages."""
+        return f"RecordError(batchIndex={self.batch_index}, message='{self.message}')"
+
 
 class RecordsRefused(WireError):
     """A whole batch refused for the sake of some of its records."""

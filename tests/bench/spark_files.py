@@ -15,12 +15,12 @@ from leadline.records.build import recompressed
 from leadline.records.compression import Codec
 from leadline.runtime.ports import OsFiles
 from leadline.spark.audit.audit_job import audit_unit, logs_of, units
-from leadline.spark.batches import native, record_positions
+from leadline.spark.batches import record_positions
 from leadline.spark.batches.decode import RecordFilter, decode
 from tests.bench.batches import Maker, fill
 from tests.bench.results import Goal, Row
 from tests.bench.run import Run, settle
-from tests.support.compiled import load
+from tests.support.compiled import built_walker
 from tests.support.logs import TP
 
 MB = 1_000_000
@@ -38,13 +38,13 @@ DECODED = (
 
 
 def measure_decoding(run: Run) -> list[Row]:
-    built = load(native.build(run.folder))
+    built = built_walker(run.folder)
     rows: list[Row] = []
     for name, record_bytes, codec, by_numpy, compiled in DECODED:
         data = _batches(record_bytes, codec, run.sized(PIECE_BYTES, PIECE_BYTES // 8))
         for way, module, goal in (("numpy", None, by_numpy), ("compiled", built, compiled)):
             row = Row(f"{name}, {way}", "/s", None if goal is None else Goal(above=goal))
-            vars(record_positions)["native_positions"] = module
+            vars(record_positions)["compiled_walker"] = module
             for n in run.each_round(f"decoding {row.what}"):
                 records, seconds = _timed(lambda data=data: decode(data, ALL).num_rows, 5)  # type: ignore[misc]
                 if n:

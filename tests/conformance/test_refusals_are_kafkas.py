@@ -1,7 +1,6 @@
 """What a leader refuses, Kafka refuses with the same error code, and with the same records to blame.
 
-Not what lies inside a batch, behind its first record, where no setting of the topic asks about it: Leadline does not
-look there (docs/decisions/0009-what-a-leader-checks.md).
+More kinds of bad batches are in test_bad_batches_are_refused_as_kafka_does.py.
 """
 
 import struct
@@ -137,22 +136,18 @@ def test_any_record_that_is_none_where_records_are_looked_at(opened: Open, broke
     pair.assert_same_state()
 
 
-def test_a_later_record_that_is_none_is_not_looked_at_elsewhere(opened: Open) -> None:
-    """Kafka refuses it, too; see the decision."""
+@pytest.mark.parametrize("broken", NOT_RECORDS.values(), ids=NOT_RECORDS)
+def test_a_later_record_that_is_none(opened: Open, broken: bytes) -> None:
     pair = opened()
-    batch = with_records(pair.oracle.build("none", records(2)), GOOD, b"\1")
-    assert answer_of(lambda: pair.oracle.append_leader(batch, 0)) == Refused(INVALID_RECORD)
-    pair.log.append_as_leader(bytearray(batch), 0)
-    assert pair.log.log_end == 2
+    batch = with_records(pair.oracle.build("none", records(2)), GOOD, broken)
+    assert pair.append(batch) == Refused(INVALID_RECORD)
+    pair.assert_same_state()
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
 def test_a_codec_that_does_not_exist(opened: Open, codec: int) -> None:
-    """To Kafka that is an error of its own (-1, UNKNOWN_SERVER_ERROR). Here it is the client's."""
     pair = opened()
-    batch = changed(pair.oracle.build("none", records()), 21, ">h", codec)
-    assert answer_of(lambda: pair.oracle.append_leader(batch, 0)) == Refused(-1)
-    assert answer_of(lambda: pair.log.append_as_leader(bytearray(batch), 0)) == Refused(CORRUPT_MESSAGE)
+    assert pair.append(changed(pair.oracle.build("none", records()), 21, ">h", codec)) == Refused(-1)
 
 
 @pytest.mark.parametrize("at", [17, 21, 30, 60, 61, 75])

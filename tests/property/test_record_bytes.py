@@ -52,7 +52,7 @@ def test_any_bytes_are_spans_inside_the_body_or_corrupt(body: bytes, count: int)
         record_spans = list(spans(body, count))
     except CorruptMessage:
         return
-    assert all(0 <= span.key_at <= span.headers_at < span.end <= len(body) for span in record_spans)
+    assert all(0 <= span.rest_at < span.key_at <= span.headers_at < span.end <= len(body) for span in record_spans)
 
 
 @given(st.binary(max_size=200))

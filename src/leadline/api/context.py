@@ -25,6 +25,7 @@ from leadline.coordinator.marker_writer import MarkerWriter
 from leadline.coordinator.offset_coordinator import OffsetCoordinator
 from leadline.coordinator.transaction_coordinator import TransactionCoordinator
 from leadline.errors import WireError
+from leadline.log.content_checks import ContentChecks
 from leadline.log.log_dirs import LogDirs
 from leadline.replication.replicas import Replicas
 from leadline.runtime.ports import Time
@@ -74,6 +75,7 @@ class Services:
     acls: AclStore | None = None  # None: there is no authorizer, and all requests are allowed
     audit: AuditLog = field(default_factory=AuditLog)
     quotas: ClientQuotas = field(default_factory=ClientQuotas)
+    content_checks: ContentChecks = field(default_factory=ContentChecks)
 
     @property
     def config(self) -> BrokerConfig:

@@ -28,6 +28,7 @@ from leadline.errors import (
 )
 from leadline.log.log import AppendResult
 from leadline.log.producer_state import TRUSTED, AppendOrigin
+from leadline.log.validation import LargeContent
 from leadline.log.write_pressure import PressureLevel, WritePressure
 from leadline.model import ACKS_ALL, NONE, Buffer, Offset, TopicPartition
 from leadline.records.batch import (
@@ -41,6 +42,7 @@ from leadline.records.batch import (
     walk,
 )
 from leadline.records.compression import Codec
+from leadline.records.python_walker import Summary
 from leadline.replication.hosted_partition import HostedPartition
 from leadline.replication.replicas import Replicas
 from leadline.wire.messages import ProduceRequest, ProduceResponse
@@ -122,6 +124,15 @@ class _Unsafe(NamedTuple):
     response: _Partition
 
 
+class _Large(NamedTuple):
+    """Records that a thread has to check before they are appended."""
+
+    topic: str
+    data: ProduceRequest.PartitionProduceData
+    responses: list[_Partition]  # of the topic
+    n: int  # the place of its response
+
+
 class _Appends:
     """The appends of one request, partition by partition."""
 
@@ -137,15 +148,37 @@ class _Appends:
         self._needs_check = self.acks not in ACKS or ctx.version < ZSTD_FROM
         self.failure: WireError | None = None  # the last one
         self.unsafe: list[_Unsafe] = []
-        self.topics = [
-            _Topic(
-                name=topic.name, partition_responses=[self._append(topic.name, data) for data in topic.partition_data]
-            )
-            for topic in request.topic_data
-            if topic.partition_data
-        ]
+        self.large: list[_Large] = []
+        self.topics: list[_Topic] = []
+        for topic in request.topic_data:
+            responses: list[_Partition] = []
+            for data in topic.partition_data:
+                responses.append(self._append(topic.name, data, responses))
+            if responses:
+                self.topics.append(_Topic(name=topic.name, partition_responses=responses))
 
-    def _append(self, topic: str, data: ProduceRequest.PartitionProduceData) -> _Partition:
+    async def append_large(self) -> None:
+        """Check in threads what the loop could not, and append it."""
+        for topic, data, responses, n in self.large:
+            services, tp, batch = self._ctx.services, TopicPartition(topic, data.index), data.records
+            assert isinstance(batch, bytearray)
+            try:
+                config = self._replicas.holding(tp).log.config
+                checked = await services.content_checks.check(batch, config, tp, services.clock.now_ms())
+            except WireError as error:
+                self.failure = error
+                responses[n] = refused(data.index, error, log_start_with(tp, batch, error, self._replicas))
+                continue
+            data.records = checked.data
+            responses[n] = self._append(topic, data, responses, checked.content)
+
+    def _append(
+        self,
+        topic: str,
+        data: ProduceRequest.PartitionProduceData,
+        responses: list[_Partition],
+        content: Summary | None = None,
+    ) -> _Partition:
         if topic not in self._permitted:
             self.failure = _unauthorized()
             return refused(data.index, self.failure)
@@ -158,7 +191,11 @@ class _Appends:
             if self._needs_check or topic in INTERNAL:
                 _check(tp, records, self.acks, self._ctx)
             hosted = self._replicas.holding(tp)
-            appended = hosted.append_as_leader(records, AppendOrigin.CLIENT, verdict, self.acks)
+            appended = hosted.append_as_leader(records, AppendOrigin.CLIENT, verdict, self.acks, content)
+        except LargeContent:
+            data.records = bytearray(records)  # the buffer of the frame is used again meanwhile
+            self.large.append(_Large(topic, data, responses, len(responses)))
+            return _Partition(index=data.index)  # until it is appended
         except WireError as error:
             self.failure = error
             return refused(data.index, error, log_start_with(tp, records, error, self._replicas))
@@ -177,6 +214,16 @@ def _append(
     request: ProduceRequest, verdicts: Mapping[TopicPartition, Verdict], permitted: Container[str], ctx: Context
 ) -> Answer:
     appends = _Appends(request, verdicts, permitted, ctx)
+    return _answer_when_checked(appends, request, ctx) if appends.large else _answer(appends, request, ctx)
+
+
+async def _answer_when_checked(appends: _Appends, request: ProduceRequest, ctx: Context) -> ProduceResponse | None:
+    await appends.append_large()
+    answer = _answer(appends, request, ctx)
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _answer(appends: _Appends, request: ProduceRequest, ctx: Context) -> Answer:
     if request.acks == 0:
         return _unanswered(appends, request, ctx)
     response = ProduceResponse(responses=appends.topics)

@@ -141,6 +141,7 @@ class Broker:
             stack.push_async_callback(self.controller.stop)
             stack.push_async_callback(self.cluster.stop)
             stack.push_async_callback(self.transactions.stop)
+            stack.callback(self.services.content_checks.close)
             stack.push_async_callback(self.net.close)
             stack.push_async_callback(self.replicas.stop)
             stack.push_async_callback(self.groups.stop)

@@ -9,7 +9,7 @@ import atexit
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from leadline import __version__
 from leadline.cli.parser import CommandParser
@@ -73,7 +73,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = CommandParser(
         prog="leadline", description="A log broker in Python that Kafka clients take for Apache Kafka."
     )
-    parser.add_argument("--version", action="version", version=f"leadline {__version__}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version, and whether it is compiled")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, (module, help) in COMMANDS.items():
         if name == command:
@@ -81,3 +81,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         else:
             commands.add_parser(name, help=help)
     return parser.parse_args(arguments)
+
+
+class _Version(argparse.Action):
+    """Only this option looks which implementation runs."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        walker = import_module("leadline.records.walker")
+        parser.exit(message=f"leadline {__version__} ({walker.DESCRIPTION})\n")

@@ -29,7 +29,7 @@ from leadline.log.txn_index import AbortedTxn
 from leadline.model import NO_TIMESTAMP, Buffer, Offset
 from leadline.records.batch import HEADER_BYTES, MAGIC, MIN_LENGTH, Header, crc_of, header_at
 from leadline.records.build import BatchFields, empty, rebuild
-from leadline.records.record import Span, body_of, keys, span_at, spans
+from leadline.records.record import Span, body_of, rows_of, spans
 from leadline.runtime.ports import Files, OsFiles, SystemTime, Time, shortage
 
 DIGEST_BYTES = 16
@@ -97,12 +97,13 @@ class Compaction:
             if header.is_control:
                 txns.is_empty_marker(data, position, header)
             elif not txns.is_aborted(header):
-                base = header.base_offset
-                for offset_delta, key, _ in keys(body_of(data, position, header), header.record_count):
-                    if key is not None and base + offset_delta >= start:
+                base, body = header.base_offset, bytes(body_of(data, position, header))
+                for _, offset_delta, _, key_at, key_bytes, *_ in rows_of(body, header.record_count):
+                    if key_bytes >= 0 and base + offset_delta >= start:
                         if len(last_of_key) >= most:
                             return False
-                        digest = key if len(key) < DIGEST_BYTES else _digest(key)
+                        key = body[key_at : key_at + key_bytes]
+                        digest = key if key_bytes < DIGEST_BYTES else _digest(key)
                         self.map_end = last_of_key[digest] = base + offset_delta
             if header.last_offset >= start:
                 self.map_end = max(self.map_end, header.last_offset)
@@ -188,39 +189,33 @@ class Compaction:
         if discard and not keep_header:
             return None, -1
         body = bytes(body_of(data, position, header))
-        records = keys(body, header.record_count)
+        records = list(spans(body, header.record_count))
         self.stats.records_read += len(records)
-        if discard:
-            kept: list[Span] = []
-        elif header.is_control:
-            kept = list(spans(body, header.record_count))
-        else:
-            kept = self._kept(body, records, header, horizon)
+        kept = [] if discard else records if header.is_control else self._kept(body, records, header, horizon)
         self.stats.records_written += len(kept)
         if not kept:
             return (empty(header), header.last_offset) if keep_header else (None, -1)
-        tombstones = any(span.value is None for span in kept)
+        tombstones = any(span.value_bytes < 0 for span in kept)
         set_horizon = (tombstones or empty_txn) and horizon is None
         if len(kept) == len(records) and not set_horizon:
             return memoryview(data)[position : position + header.size], header.last_offset
         fields = BatchFields.of(header, now_ms + self.request.config.delete_retention_ms if set_horizon else horizon)
         return rebuild(body, kept, header, fields), header.base_offset + kept[-1].offset_delta
 
-    def _kept(
-        self, body: bytes, records: Sequence[tuple[int, bytes | None, int]], header: Header, horizon: int | None
-    ) -> list[Span]:
+    def _kept(self, body: bytes, records: Sequence[Span], header: Header, horizon: int | None) -> list[Span]:
         base, map_end, last_of_key = header.base_offset, self.map_end, self.last_of_key
         tombstones_stay = horizon is None or self.request.now_ms < horizon
         kept: list[Span] = []
-        for offset_delta, key, position in records:
+        for span in records:
+            _, offset_delta, _, key_at, key_bytes, _, value_bytes, _, _ = span
             offset = base + offset_delta
             if offset > map_end:
-                kept.append(span_at(body, position))
-            elif key is None:
+                kept.append(span)
+            elif key_bytes < 0:
                 self.stats.keyless += 1
-            elif offset >= last_of_key.get(key if len(key) < DIGEST_BYTES else _digest(key), -1):
-                span = span_at(body, position)
-                if span.value is not None or tombstones_stay:
+            elif value_bytes >= 0 or tombstones_stay:
+                key = body[key_at : key_at + key_bytes]
+                if offset >= last_of_key.get(key if key_bytes < DIGEST_BYTES else _digest(key), -1):
                     kept.append(span)
         return kept
 

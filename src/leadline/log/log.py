@@ -30,6 +30,7 @@ from leadline.log.txn_index import AbortedTxn
 from leadline.log.validation import AppendInfo
 from leadline.model import NO_TIMESTAMP, Buffer, LeaderEpoch, Offset, TopicId
 from leadline.records.batch import LENGTH_END, LOG_APPEND_TIME, OFFSET_LENGTH_EPOCH, Header, header_at
+from leadline.records.python_walker import Summary
 from leadline.runtime.recent_appends import RecentAppends
 
 log = logging.getLogger(__name__)
@@ -75,7 +76,7 @@ class Log(LocalLog):
         self.producer_state, self.topic_id = loaded.producer_state, loaded.topic_id
         self.log_start = self.high_watermark = loaded.log_start
         self._first_unstable: Offset | None = None
-        self._unchanged_from = validation.unchanged_from(self.config)
+        self._stored_unchanged = validation.is_stored_unchanged(self.config)
         self._note_unstable()
 
     def __repr__(self) -> str:
@@ -104,19 +105,26 @@ class Log(LocalLog):
         origin: AppendOrigin = AppendOrigin.CLIENT,
         verified: Verification | None = TRUSTED,
         recent: RecentAppends | None = None,
+        content: Summary | None = None,
     ) -> AppendResult:
         """One batch from a producer: it is checked and gets its offset and this leader's epoch, in place if possible.
 
         `verified`: without one that is still valid, the batch must not open a transaction. `recent`: also keeps it.
+        `content`: of records that were checked already. LargeContent: they have to be, as the loop cannot.
         """
+        config = self.config
         self.last_append_ms = now_ms = self.context.clock.now_ms()
-        header = validation.one_batch(data, self.config, origin, self.tp)
+        header = validation.one_batch(data, config, origin, self.tp)
+        if content is None and origin is AppendOrigin.CLIENT:
+            content = validation.content_of(data, header, config, self.tp, now_ms)
         size = LENGTH_END + header.length
         batch = bytearray(data[:size]) if isinstance(data, bytes) else data if len(data) == size else data[:size]
         append_time_ms = NO_TIMESTAMP
-        if origin not in self._unchanged_from or header.attributes & LOG_APPEND_TIME:
-            batch, header = validation.as_configured(batch, header, self.config, self.tp, origin, now_ms)
-            append_time_ms = now_ms if self.config.log_append_time else NO_TIMESTAMP
+        if not self._stored_unchanged or (
+            content is not None and (content[0] != header.max_timestamp or header.attributes & LOG_APPEND_TIME)
+        ):
+            batch, header = validation.as_configured(batch, header, content, config, self.tp, now_ms)
+            append_time_ms = now_ms if config.log_append_time else NO_TIMESTAMP
         first = self.log_end
         OFFSET_LENGTH_EPOCH.pack_into(batch, 0, first, header.length, leader_epoch)
         producer = None if header.producer_id < 0 else self.producer_state.next_in_sequence(header)
@@ -438,7 +446,7 @@ class Log(LocalLog):
 
     def update_config(self, config: LogConfig) -> None:
         self.config = config
-        self._unchanged_from = validation.unchanged_from(config)
+        self._stored_unchanged = validation.is_stored_unchanged(config)
 
     def expire_producers(self) -> int:
         return self.producer_state.expire(self.now_ms)

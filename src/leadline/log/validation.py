@@ -1,20 +1,31 @@
 """What is checked before batches are appended.
 
-A leader checks the header, the CRC and the first record, unless it is compressed. It checks all records only where a
-setting of the topic concerns them: keys on compacted topics, times where message.timestamp.before/after.max.ms limit
-them, and another compression.type than the producer's. A follower checks the CRC and the order of offsets.
+A leader checks what Apache Kafka checks, by default and for every batch of a producer: the header, the CRC, and each
+record (docs/decisions/0042-a-leader-checks-every-record.md). It unpacks a compressed batch for that. A batch that takes
+too long for the loop is `LargeContent`: a thread checks it (`content_checks.py`), and it comes again with the result. A
+follower checks the CRC and the order of offsets.
 
 Pure: no file, no clock of its own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from itertools import islice
 from typing import NamedTuple, NoReturn
 
 from crc32c import crc32c
 
 from leadline.config.topic import LogConfig
-from leadline.config.values import LONG_MAX
-from leadline.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, RecordError, RecordTooLarge
+from leadline.errors import (
+    CorruptMessage,
+    InvalidRecord,
+    InvalidTimestamp,
+    RecordError,
+    RecordsRefused,
+    RecordTooLarge,
+    UnknownServerError,
+    WireError,
+)
 from leadline.log.index import TimestampOffset
 from leadline.log.producer_state import AppendOrigin
 from leadline.model import NO_EPOCH, NO_TIMESTAMP, Buffer, LeaderEpoch, Offset, TopicPartition
@@ -33,14 +44,31 @@ from leadline.records.batch import (
     crc_of,
     header_at,
     header_of,
-    mark_create_time,
+    set_times,
     stamp_append_time,
     walk,
 )
 from leadline.records.build import recompressed
-from leadline.records.compression import Codec
-from leadline.records.record import body_of, check_record, spans
-from leadline.records.record import check_records as check_all
+from leadline.records.compression import (
+    MAX_DECOMPRESSED_BYTES,
+    Codec,
+    CorruptCompression,
+    DecompressedTooLarge,
+    decompress,
+)
+from leadline.records.decompression import ChunksOf, chunks
+from leadline.records.python_walker import LONG_MAX, Summary, to_long
+from leadline.records.record import body_of, spans
+from leadline.records.walker import IS_COMPILED, check, check_chunks
+
+# What the loop checks by itself: about half a millisecond. A thread checks the rest.
+INLINE_PACKED_BYTES = 32 * 1024  # compressed
+INLINE_BYTES = 256 * 1024  # unpacked
+INLINE_RECORDS = 20_000 if IS_COMPILED else 1_000
+INLINE_REFUSALS = 1_000  # of records in one batch
+MAX_RECORD_ERRORS = 10_000  # of one response
+
+LONG_MIN = -LONG_MAX - 1
 
 Writable = bytearray | memoryview
 _CLIENT, _LAST_CODEC = AppendOrigin.CLIENT, int(max(Codec))
@@ -55,6 +83,10 @@ class AppendInfo(NamedTuple):
     newest: TimestampOffset  # the largest timestamp, and the last offset of its batch
     epochs: Sequence[tuple[LeaderEpoch, Offset]]  # each with its first offset here
     stateful: Sequence[tuple[int, Header]]  # batches with a producer id, by position
+
+
+class LargeContent(Exception):
+    """To check the records of a batch takes too long for the loop."""
 
 
 def one_batch(data: Buffer, config: LogConfig, origin: AppendOrigin, tp: TopicPartition) -> Header:
@@ -89,19 +121,7 @@ def one_batch(data: Buffer, config: LogConfig, origin: AppendOrigin, tp: TopicPa
             or producer_id >= 0 > sequence
         ):
             _refuse_client_batch(attributes, delta, count, producer_id, sequence, tp)
-        if not codec:
-            _check_first_record(data, size, count, tp)
     return header_of(fields)
-
-
-def _check_first_record(data: Buffer, size: int, count: int, tp: TopicPartition) -> None:
-    """A producer that builds its records wrongly shows it here. The cost does not grow with the batch."""
-    try:
-        end = check_record(data, HEADER_BYTES, size)
-    except CorruptMessage as error:
-        raise InvalidRecord(f"{error}: the first record of a batch for {tp}") from None
-    if (end == size) is not (count == 1):
-        raise InvalidRecord(f"a batch of {count} records for {tp} whose first ends {size - end} bytes before the batch")
 
 
 def _refuse_client_batch(
@@ -113,38 +133,193 @@ def _refuse_client_batch(
     if delta + 1 != count:
         raise InvalidRecord(f"a batch for {tp} covers {delta + 1} offsets but has {count} records")
     if attributes & CODEC_MASK > _LAST_CODEC:
-        raise CorruptMessage(f"unknown compression codec {attributes & CODEC_MASK} in a batch for {tp}")
+        raise UnknownServerError(f"Unknown compression type id: {attributes & CODEC_MASK}, in a batch for {tp}")
     if attributes & CONTROL:
         raise InvalidRecord(f"clients may not write control records, in {tp}")
     raise InvalidRecord(f"sequence number {sequence} in a batch of producer {producer_id} for {tp}")
 
 
-def needs_records(config: LogConfig) -> bool:
-    """Whether the settings of a topic concern single records."""
-    return (
-        config.compact
-        or config.message_timestamp_before_max_ms != LONG_MAX
-        or config.message_timestamp_after_max_ms != LONG_MAX
+# The records of a batch
+
+
+def content_of(data: Buffer, header: Header, config: LogConfig, tp: TopicPartition, now_ms: int) -> Summary:
+    """What the records of a batch say together. InvalidRecord or InvalidTimestamp if Kafka refuses them."""
+    count, size = header.record_count, LENGTH_END + header.length
+    if count > INLINE_RECORDS or (size > INLINE_PACKED_BYTES and _is_rebuilt(header, config)):
+        raise LargeContent
+    codec = header.attributes & CODEC_MASK
+    try:
+        if not codec:
+            summary = check(data, HEADER_BYTES, size, count, header.base_timestamp)
+        else:
+            body = _unpacked(data, size, Codec(codec))
+            summary = check(body, 0, len(body), count, header.base_timestamp)
+    except CorruptMessage as error:
+        raise InvalidRecord(f"{error}, in a batch for {tp}") from None
+    fault = _fault(summary, header, config, now_ms)
+    if fault is None:
+        return summary
+    if count > INLINE_REFUSALS:
+        raise LargeContent
+    raise _refusal(fault, data, header, config, tp, now_ms)
+
+
+def _unpacked(data: Buffer, size: int, codec: Codec) -> bytes:
+    if size > INLINE_PACKED_BYTES:
+        raise LargeContent
+    try:
+        return decompress(codec, memoryview(data)[HEADER_BYTES:size], INLINE_BYTES)
+    except (CorruptCompression, DecompressedTooLarge):  # Kafka may nevertheless read it: see `large_content_of`
+        raise LargeContent from None
+
+
+class CheckedBatch(NamedTuple):
+    """A batch of a producer whose records a thread has checked. It has the topic's codec."""
+
+    data: Writable
+    content: Summary
+
+
+def checked_batch(
+    data: Writable, config: LogConfig, tp: TopicPartition, now_ms: int, chunks_of: ChunksOf
+) -> CheckedBatch:
+    """As `content_of`, for a thread: of any size, and in bounded memory. It unpacks whatever Kafka does."""
+    header = header_at(data)
+    codec, size = Codec(header.attributes & CODEC_MASK), LENGTH_END + header.length
+    pieces = chunks(codec, memoryview(data)[HEADER_BYTES:size], chunks_of)
+    if config.compact:
+        pieces = _limited(pieces, tp)
+    try:
+        content = check_chunks(pieces, header.record_count, header.base_timestamp)
+    except CorruptMessage as error:
+        raise InvalidRecord(f"{error}, in a batch for {tp}") from None
+    except CorruptCompression as error:
+        raise UnknownServerError(f"a batch for {tp} cannot be decompressed: {error}") from None
+    fault = _fault(content, header, config, now_ms)
+    if fault is not None:
+        raise _refusal(fault, data, header, config, tp, now_ms)
+    changed = with_codec(data, header, content, config, tp)
+    return CheckedBatch(changed, (*content[:3], -1))
+
+
+def _limited(pieces: Iterator[Buffer], tp: TopicPartition) -> Iterator[Buffer]:
+    """On a compacted topic, what the cleaner could not unpack is refused."""
+    left = MAX_DECOMPRESSED_BYTES
+    for piece in pieces:
+        left -= len(piece)
+        if left < 0:
+            raise RecordTooLarge(
+                f"a batch for {tp}, which is compacted, holds more than {MAX_DECOMPRESSED_BYTES} bytes"
+            )
+        yield piece
+
+
+class _Fault(Enum):
+    KEY_OR_TIME = "some records have no key, or a wrong time"
+    OFFSET = "a record has another offset delta than its place in the batch"
+
+
+def _fault(content: Summary, header: Header, config: LogConfig, now_ms: int) -> _Fault | None:
+    """Why a batch is to be refused although its records can be read."""
+    newest, oldest, keyless, misplaced = content
+    if keyless and config.compact:
+        return _Fault.KEY_OR_TIME
+    if header.attributes & LOG_APPEND_TIME:
+        newest = oldest = header.max_timestamp
+        if config.log_append_time or newest == NO_TIMESTAMP:
+            return _Fault.KEY_OR_TIME
+    if not config.log_append_time:
+        earliest, latest = _time_limits(config, now_ms)
+        if newest > latest or oldest < earliest:
+            return _Fault.KEY_OR_TIME
+    return _Fault.OFFSET if misplaced >= 0 and not _is_rebuilt(header, config) else None
+
+
+def _time_limits(config: LogConfig, now_ms: int) -> tuple[int, int]:
+    before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+    return LONG_MIN if before == LONG_MAX else now_ms - before, LONG_MAX if after == LONG_MAX else now_ms + after
+
+
+def _is_rebuilt(header: Header, config: LogConfig) -> bool:
+    """Whether the records get another codec, and with it offsets in order."""
+    return config.compression_type != "producer" and Codec.named(config.compression_type) is not header.codec
+
+
+def _refusal(
+    fault: _Fault, data: Buffer, header: Header, config: LogConfig, tp: TopicPartition, now_ms: int
+) -> WireError:
+    if fault is _Fault.OFFSET:
+        # Kafka fails to correct compressed records, and stores others as they are, for its readers to stumble over.
+        refuse = UnknownServerError if header.attributes & CODEC_MASK else InvalidRecord
+        return refuse(f"{fault.value}, in a batch for {tp}")
+    try:
+        return _refusal_of_records(data, header, config, tp, now_ms)
+    except CorruptMessage:  # only Kafka's classes can unpack it, or it is too large to unpack
+        return InvalidRecord(f"{fault.value}, in a batch for {tp}")
+
+
+def _refusal_of_records(
+    data: Buffer, header: Header, config: LogConfig, tp: TopicPartition, now_ms: int
+) -> RecordsRefused:
+    """With the number of each record that is at fault, in Kafka's words."""
+    keyless: list[RecordError] = []
+    untimely: list[RecordError] = []
+    stamped = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
+    earliest, latest = _time_limits(config, now_ms)
+    allowed = (
+        f"[{to_long(now_ms - config.message_timestamp_before_max_ms)}, "
+        f"{to_long(now_ms + config.message_timestamp_after_max_ms)}]"
+    )
+    is_partial = header.attributes & CODEC_MASK and not _is_rebuilt(header, config)
+    for n, span in enumerate(islice(spans(body_of(data, 0, header), header.record_count), MAX_RECORD_ERRORS)):
+        timestamp = to_long(header.base_timestamp + span.timestamp_delta) if stamped is None else stamped
+        if config.compact and span.key_bytes < 0:
+            message = f"Compacted topic cannot accept message without key in topic partition {tp}"
+            keyless.append(RecordError(n, message))
+        elif not config.log_append_time and timestamp != NO_TIMESTAMP:
+            if not earliest <= timestamp <= latest:
+                message = (
+                    f"Timestamp {timestamp} of message with offset {span.offset_delta} is out of range. "
+                    f"The timestamp should be within {allowed}"
+                )
+                untimely.append(RecordError(n, message))
+        elif stamped is not None:
+            record = (
+                f"{'Partial' if is_partial else ''}DefaultRecord(offset={span.offset_delta}, timestamp={timestamp}, "
+                f"key={max(span.key_bytes, 0)} bytes, value={max(span.value_bytes, 0)} bytes)"
+            )
+            message = f"Invalid timestamp type in message {record}. "
+            untimely.append(RecordError(n, message + "Producer should not set timestamp type to LogAppendTime."))
+    refused = tuple(sorted(keyless + untimely))
+    if untimely:
+        return InvalidTimestamp("One or more records have been rejected due to invalid timestamp", refused)
+    return InvalidRecord(
+        f"One or more records have been rejected due to {len(keyless)} record errors in total, and only showing "
+        f"the first three errors at most: [{', '.join(map(str, keyless[:3]))}]",
+        refused,
     )
 
 
-def unchanged_from(config: LogConfig) -> tuple[AppendOrigin, ...]:
-    """The origins whose batches are stored as they come: all of them, on nearly all topics."""
-    if config.compression_type != "producer" or config.log_append_time:
-        return ()
-    coordinator = (AppendOrigin.COORDINATOR,)
-    return coordinator if needs_records(config) else (AppendOrigin.CLIENT, *coordinator)
+# What the settings of a topic change
+
+
+def is_stored_unchanged(config: LogConfig) -> bool:
+    """Whether batches are stored as they come, if nothing is wrong with them: on nearly all topics."""
+    return config.compression_type == "producer" and not config.log_append_time
 
 
 def as_configured(
-    batch: Writable, header: Header, config: LogConfig, tp: TopicPartition, origin: AppendOrigin, now_ms: int
+    batch: Writable, header: Header, content: Summary | None, config: LogConfig, tp: TopicPartition, now_ms: int
 ) -> tuple[Writable, Header]:
-    """What the settings of few topics require: a check of all records, another codec, the broker's time."""
-    if origin is AppendOrigin.CLIENT:
-        header = with_own_time(batch, header, config, tp)
-    if origin is not AppendOrigin.COORDINATOR and needs_records(config):  # a coordinator's records all have keys
-        check_records(batch, header, config, tp, now_ms)
-    batch = with_codec(batch, header, config, tp)
+    """The batch as it is to be stored: with the right max timestamp, under the topic's codec, at the broker's time.
+
+    `content`: None for a batch that the broker built.
+    """
+    if content is not None and not config.log_append_time:
+        newest = max(header.max_timestamp, NO_TIMESTAMP) if header.attributes & LOG_APPEND_TIME else content[0]
+        set_times(batch, header.size, newest)
+        header = header_at(batch)
+    batch = with_codec(batch, header, content, config, tp)
     if config.log_append_time:
         stamp_append_time(batch, 0, len(batch), now_ms)
     return batch, header_at(batch)
@@ -157,74 +332,21 @@ def leader_append(batch: Writable, header: Header, leader_epoch: LeaderEpoch) ->
     return AppendInfo(batch, first, last, newest, ((leader_epoch, first),), [(0, header)])
 
 
-def check_records(data: Buffer, header: Header, config: LogConfig, tp: TopicPartition, now_ms: int) -> None:
-    """Refuse the batch, with the index of each record that is at fault."""
-    body = body_of(data, 0, header)
-    try:
-        check_all(body, 0, len(body), header.record_count)
-    except CorruptMessage as error:
-        raise InvalidRecord(f"{error}: in a batch for {tp}") from None
-    stamped = header.max_timestamp if header.is_log_append_time else None
-    oldest = now_ms - config.message_timestamp_before_max_ms
-    newest = now_ms + config.message_timestamp_after_max_ms
-    keyless: list[RecordError] = []
-    untimely: list[RecordError] = []
-    for n, span in enumerate(spans(body, header.record_count)):
-        if config.compact and span.key is None:
-            keyless.append(
-                RecordError(n, f"Compacted topic cannot accept message without key in topic partition {tp}.")
-            )
-            continue
-        timestamp = header.base_timestamp + span.timestamp_delta if stamped is None else stamped
-        if not config.log_append_time and timestamp != NO_TIMESTAMP and not oldest <= timestamp <= newest:
-            untimely.append(
-                RecordError(
-                    n,
-                    f"Timestamp {timestamp} of message with offset {header.base_offset + span.offset_delta} is out of "
-                    f"range. The timestamp should be within [{oldest}, {newest}]",
-                )
-            )
-    refused = tuple(sorted(keyless + untimely))
-    if untimely:
-        raise InvalidTimestamp(
-            "One or more records have been rejected due to invalid timestamp: they must lie within "
-            f"message.timestamp.before.max.ms={config.message_timestamp_before_max_ms} and "
-            f"message.timestamp.after.max.ms={config.message_timestamp_after_max_ms} of the broker's time",
-            refused,
-        )
-    if keyless:
-        raise InvalidRecord(
-            f"One or more records have been rejected due to {len(keyless)} record errors in total, and only showing "
-            f"the first three errors at most: {list(keyless[:3])}",
-            refused,
-        )
-
-
-def with_own_time(data: Writable, header: Header, config: LogConfig, tp: TopicPartition) -> Header:
-    """A producer may not set LogAppendTime. The batch is refused; where its own times count, the mark is removed."""
-    if not header.attributes & LOG_APPEND_TIME:
-        return header
-    if config.log_append_time:
-        message = f"a producer must not set the timestamp type to LogAppendTime, in {tp}"
-        records = spans(body_of(data, 0, header), header.record_count)
-        raise InvalidTimestamp(message, tuple(RecordError(n, message) for n, _ in enumerate(records)))
-    mark_create_time(data, 0, header.size)
-    return header_at(data)
-
-
-def with_codec(data: Writable, header: Header, config: LogConfig, tp: TopicPartition) -> Writable:
+def with_codec(
+    data: Writable, header: Header, content: Summary | None, config: LogConfig, tp: TopicPartition
+) -> Writable:
     """The batch under the codec of compression.type."""
-    if config.compression_type == "producer" or header.is_control:
+    if header.is_control or not _is_rebuilt(header, config):
         return data
+    if content is not None and content[1] < 0:
+        raise UnknownServerError(f"Invalid negative timestamp {content[1]} in a batch for {tp}")  # as Kafka
     codec = Codec.named(config.compression_type)
-    if codec is header.codec:
-        return data
     levels = {
         Codec.GZIP: config.compression_gzip_level,
         Codec.LZ4: config.compression_lz4_level,
         Codec.ZSTD: config.compression_zstd_level,
     }
-    changed = recompressed(data, 0, header, codec, levels.get(codec))
+    changed = recompressed(data, 0, header, codec, levels.get(codec), renumber=content is not None and content[3] >= 0)
     if len(changed) > config.max_message_bytes:
         raise RecordTooLarge(
             f"a batch of {len(changed)} bytes for {tp}, under compression.type={config.compression_type}, exceeds "

@@ -41,6 +41,7 @@ LOG_APPEND_TIME = 1 << 3
 TRANSACTIONAL = 1 << 4
 CONTROL = 1 << 5
 DELETE_HORIZON = 1 << 6
+ATTRIBUTES_MASK = 0b111_1111  # those with a meaning
 
 OFFSET_LENGTH_EPOCH = Struct(">qii")  # the front of a header: what a leader assigns, and the length between
 _CRC = Struct(">I")
@@ -163,13 +164,15 @@ def assign(data: bytearray | memoryview, position: int, base_offset: Offset, lea
 def stamp_append_time(data: bytearray | memoryview, position: int, size: int, now_ms: int) -> None:
     """The broker's time for all records of the batch: the type in the attributes, the time as max timestamp."""
     (attributes,) = _ATTRIBUTES.unpack_from(data, position + ATTRIBUTES_AT)
-    _ATTRIBUTES.pack_into(data, position + ATTRIBUTES_AT, attributes | LOG_APPEND_TIME)
+    _ATTRIBUTES.pack_into(data, position + ATTRIBUTES_AT, attributes & ATTRIBUTES_MASK | LOG_APPEND_TIME)
     _TIMESTAMP.pack_into(data, position + MAX_TIMESTAMP_AT, now_ms)
     put_crc(data, position, size)
 
 
-def mark_create_time(data: bytearray | memoryview, position: int, size: int) -> None:
-    """The producer's own times count: take the broker's mark out of the attributes."""
-    (attributes,) = _ATTRIBUTES.unpack_from(data, position + ATTRIBUTES_AT)
-    _ATTRIBUTES.pack_into(data, position + ATTRIBUTES_AT, attributes & ~LOG_APPEND_TIME)
-    put_crc(data, position, size)
+def set_times(data: bytearray | memoryview, size: int, max_timestamp: int) -> None:
+    """The producer's own times count, and this is the largest. As in Kafka, attributes without a meaning go with it."""
+    (attributes,) = _ATTRIBUTES.unpack_from(data, ATTRIBUTES_AT)
+    if attributes & LOG_APPEND_TIME or _TIMESTAMP.unpack_from(data, MAX_TIMESTAMP_AT)[0] != max_timestamp:
+        _ATTRIBUTES.pack_into(data, ATTRIBUTES_AT, attributes & ATTRIBUTES_MASK & ~LOG_APPEND_TIME)
+        _TIMESTAMP.pack_into(data, MAX_TIMESTAMP_AT, max_timestamp)
+        put_crc(data, 0, size)

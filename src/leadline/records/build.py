@@ -108,18 +108,27 @@ def rebuild(body: Buffer, kept: Sequence[Span], header: Header, fields: BatchFie
     base_timestamp = _base_timestamp(fields, times[0])
     out = bytearray()
     for span, timestamp in zip(kept, times, strict=True):
-        _put(out, timestamp - base_timestamp, span.offset_delta, body[span.key_at : span.end])
+        _put(out, timestamp - base_timestamp, span.offset_delta, body[span.rest_at : span.end])
     last = header.base_offset + kept[-1].offset_delta
     return _finish(out, len(kept), last, base_timestamp, max(times), fields)
 
 
-def recompressed(data: Buffer, position: int, header: Header, codec: Codec, level: int | None) -> bytearray:
-    """The same batch under another codec."""
+def recompressed(
+    data: Buffer, position: int, header: Header, codec: Codec, level: int | None, *, renumber: bool = False
+) -> bytearray:
+    """The same batch under another codec. `renumber`: its records get offset deltas from 0 on."""
     body = body_of(data, position, header)
-    for _ in spans(body, header.record_count):  # what is not made of records is not worth compressing
-        pass
+    records = spans(body, header.record_count)
+    if renumber:
+        renumbered = bytearray()
+        for n, span in enumerate(records):
+            _put(renumbered, span.timestamp_delta, n, body[span.rest_at : span.end])
+        body = renumbered
+    else:
+        for _ in records:  # what is not made of records is not worth compressing
+            pass
     packed = compress(codec, body, level)
-    attributes = header.attributes & ~0b111 | codec
+    attributes = header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL) | codec
     return _frame(header._replace(attributes=attributes), packed)
 
 

@@ -123,7 +123,7 @@ def decompress(codec: Codec, data: bytes | bytearray | memoryview, limit: int = 
             case Codec.LZ4:
                 return _decompress_bounded(codec, lz4.decompress_into, view, _lz4_bound(view), limit)
             case Codec.ZSTD:
-                return _decompress_bounded(codec, zstd.decompress_into, view, _zstd_bound(view), limit)
+                return _decompress_bounded(codec, zstd.decompress_into, view, zstd_bound(view), limit)
     except (cramjam.DecompressionError, zlib.error) as error:
         raise CorruptCompression(codec, str(error).removeprefix(f"{codec.name.lower()}: ")) from error
     except (struct.error, IndexError) as error:  # a field of a header lies beyond the end of the input
@@ -139,8 +139,8 @@ def _level(codec: Codec, level: int | None) -> int:
     return level
 
 
-_U32_BE: Final = struct.Struct(">I")
-_U32_LE: Final = struct.Struct("<I")
+U32_BE: Final = struct.Struct(">I")
+U32_LE: Final = struct.Struct("<I")
 
 # The streaming compressors of cramjam hold the GIL, and take nothing but `bytes`. Between two pieces other threads get
 # their turn. The pieces leave no trace in the output.
@@ -171,26 +171,26 @@ def _decompress_bounded(
 
 # gzip: RFC 1952. The standard library bounds it (max_length) and packs faster than cramjam.
 
-_GZIP_HEADER: Final = bytes.fromhex("1f8b08000000000000ff")
-_GZIP_TRAILER: Final = struct.Struct("<II")  # CRC-32, size modulo 2**32
-_GZIP_WINDOW_BITS: Final = 16 + zlib.MAX_WBITS  # with gzip's header and trailer
-_GZIP_PIECE: Final = 64 * 1024  # where a member ends, zlib copies the rest of the piece: so never the whole rest
+GZIP_HEADER: Final = bytes.fromhex("1f8b08000000000000ff")
+GZIP_TRAILER: Final = struct.Struct("<II")  # CRC-32, size modulo 2**32
+GZIP_WINDOW_BITS: Final = 16 + zlib.MAX_WBITS  # with gzip's header and trailer
+GZIP_PIECE: Final = 64 * 1024  # where a member ends, zlib copies the rest of the piece: so never the whole rest
 
 
 def _gzip_compress(view: memoryview, level: int) -> bytes:
     deflate = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
-    trailer = _GZIP_TRAILER.pack(zlib.crc32(view), len(view) & 0xFFFF_FFFF)
-    return b"".join((_GZIP_HEADER, deflate.compress(view), deflate.flush(), trailer))
+    trailer = GZIP_TRAILER.pack(zlib.crc32(view), len(view) & 0xFFFF_FFFF)
+    return b"".join((GZIP_HEADER, deflate.compress(view), deflate.flush(), trailer))
 
 
 def _gzip_decompress(view: memoryview, limit: int) -> bytes:
     parts = []
     at, left = 0, limit
-    member = zlib.decompressobj(_GZIP_WINDOW_BITS)
+    member = zlib.decompressobj(GZIP_WINDOW_BITS)
     while at < len(view):
         if member.eof:
-            member = zlib.decompressobj(_GZIP_WINDOW_BITS)
-        piece = view[at : at + _GZIP_PIECE]
+            member = zlib.decompressobj(GZIP_WINDOW_BITS)
+        piece = view[at : at + GZIP_PIECE]
         part = member.decompress(piece, left + 1)
         left -= len(part)
         if left < 0:
@@ -204,17 +204,17 @@ def _gzip_decompress(view: memoryview, limit: int) -> bytes:
 
 # snappy: a raw block opens with the size of its content. Xerial framing is what snappy-java puts around blocks.
 
-_XERIAL_HEADER: Final = b"\x82SNAPPY\x00" + struct.pack(">II", 1, 1)  # magic, version, oldest compatible version
-_XERIAL_MAGIC: Final = memoryview(_XERIAL_HEADER)[:8]
-_XERIAL_BLOCK: Final = 32 * 1024
-_SNAPPY_MAX_RATIO: Final = 22  # its densest element copies 64 bytes and takes 3
+XERIAL_HEADER: Final = b"\x82SNAPPY\x00" + struct.pack(">II", 1, 1)  # magic, version, oldest compatible version
+XERIAL_MAGIC: Final = memoryview(XERIAL_HEADER)[:8]
+XERIAL_BLOCK: Final = 32 * 1024
+SNAPPY_MAX_RATIO: Final = 22  # its densest element copies 64 bytes and takes 3
 
 
 def _snappy_compress(view: memoryview) -> bytes:
-    out: list[bytes | cramjam.Buffer] = [_XERIAL_HEADER]
-    for start in range(0, len(view), _XERIAL_BLOCK):
-        packed = snappy.compress_raw(view[start : start + _XERIAL_BLOCK])
-        out += (_U32_BE.pack(len(packed)), packed)
+    out: list[bytes | cramjam.Buffer] = [XERIAL_HEADER]
+    for start in range(0, len(view), XERIAL_BLOCK):
+        packed = snappy.compress_raw(view[start : start + XERIAL_BLOCK])
+        out += (U32_BE.pack(len(packed)), packed)
     return b"".join(out)
 
 
@@ -222,7 +222,7 @@ def _snappy_decompress(view: memoryview, limit: int) -> bytes:
     size = 0
     for block in _snappy_blocks(view):
         claimed = snappy.decompress_raw_len(block)
-        if claimed > len(block) * _SNAPPY_MAX_RATIO:
+        if claimed > len(block) * SNAPPY_MAX_RATIO:
             raise CorruptCompression(Codec.SNAPPY, f"a block of {len(block)} bytes claims to hold {claimed}")
         size += claimed
         if size > limit:
@@ -235,16 +235,16 @@ def _snappy_decompress(view: memoryview, limit: int) -> bytes:
 
 
 def _snappy_blocks(view: memoryview) -> Iterator[memoryview]:
-    if view[:8] != _XERIAL_MAGIC:
+    if view[:8] != XERIAL_MAGIC:
         yield view
         return
     at = 0
     while at < len(view):
-        if view[at : at + 8] == _XERIAL_MAGIC:  # also in the middle: streams may be concatenated
-            at += len(_XERIAL_HEADER)
+        if view[at : at + 8] == XERIAL_MAGIC:  # also in the middle: streams may be concatenated
+            at += len(XERIAL_HEADER)
             continue
         start = at + 4
-        at = start + _U32_BE.unpack_from(view, at)[0]
+        at = start + U32_BE.unpack_from(view, at)[0]
         yield view[start:at]
     if at > len(view):
         raise CorruptCompression(Codec.SNAPPY, f"{len(view)} bytes end {at - len(view)} short of the last block's end")
@@ -253,31 +253,31 @@ def _snappy_blocks(view: memoryview) -> Iterator[memoryview]:
 # lz4: magic (4, little-endian), flags (1), block size code (1), content size (0 or 8), header checksum (1); then blocks
 # of length (4, little-endian, top bit: stored as is), content and checksum (0 or 4); a length of 0; checksum (0 or 4).
 
-_LZ4_MAGIC: Final = 0x184D2204
-_LZ4_START: Final = struct.Struct("<IBB")
-_LZ4_HEADER: Final = bytes.fromhex("04224d18604082")
-_LZ4_END_MARK: Final = bytes(4)
-_LZ4_BLOCK: Final = 64 * 1024
-_LZ4_STORED: Final = 0x8000_0000
-_LZ4_FIXED_FLAGS, _LZ4_KAFKA_FLAGS = 0b1110_0011, 0b0110_0000  # version 1, independent blocks, no dictionary
-_LZ4_BLOCK_CHECKSUM, _LZ4_CONTENT_SIZE, _LZ4_CONTENT_CHECKSUM = 0b0001_0000, 0b0000_1000, 0b0000_0100
-_LZ4_MAX_RATIO: Final = 255  # a byte lengthens a match by no more
+LZ4_MAGIC: Final = 0x184D2204
+LZ4_START: Final = struct.Struct("<IBB")
+LZ4_HEADER: Final = bytes.fromhex("04224d18604082")
+LZ4_END_MARK: Final = bytes(4)
+LZ4_BLOCK: Final = 64 * 1024
+LZ4_STORED: Final = 0x8000_0000
+LZ4_FIXED_FLAGS, LZ4_KAFKA_FLAGS = 0b1110_0011, 0b0110_0000  # version 1, independent blocks, no dictionary
+LZ4_BLOCK_CHECKSUM, LZ4_CONTENT_SIZE, LZ4_CONTENT_CHECKSUM = 0b0001_0000, 0b0000_1000, 0b0000_0100
+LZ4_MAX_RATIO: Final = 255  # a byte lengthens a match by no more
 
 
 def _lz4_compress(view: memoryview, level: int) -> bytes:
     blocks = _lz4_fast_blocks(view) if level == LEVELS[Codec.LZ4].default else _lz4_high_blocks(view, level)
-    return b"".join((_LZ4_HEADER, *blocks, _LZ4_END_MARK))
+    return b"".join((LZ4_HEADER, *blocks, LZ4_END_MARK))
 
 
 def _lz4_fast_blocks(view: memoryview) -> Iterator[bytes | memoryview | cramjam.Buffer]:
     """Kafka's default level 9 is lz4's fast mode; all other levels are its high compression."""
-    for start in range(0, len(view), _LZ4_BLOCK):
-        block = view[start : start + _LZ4_BLOCK]
+    for start in range(0, len(view), LZ4_BLOCK):
+        block = view[start : start + LZ4_BLOCK]
         packed = lz4.compress_block(block, store_size=False)
         if len(packed) < len(block):
-            yield from (_U32_LE.pack(len(packed)), packed)
+            yield from (U32_LE.pack(len(packed)), packed)
         else:
-            yield from (_U32_LE.pack(len(block) | _LZ4_STORED), block)
+            yield from (U32_LE.pack(len(block) | LZ4_STORED), block)
 
 
 def _lz4_high_blocks(view: memoryview, level: int) -> Iterator[memoryview]:
@@ -290,20 +290,20 @@ def _lz4_high_blocks(view: memoryview, level: int) -> Iterator[memoryview]:
 
 def _lz4_spans(frame: memoryview) -> Iterator[tuple[int, int, int]]:
     """Of each block: where its length field begins, where its content ends, and at most how much it holds."""
-    magic, flags, size_code = _LZ4_START.unpack_from(frame)
-    if magic != _LZ4_MAGIC:
+    magic, flags, size_code = LZ4_START.unpack_from(frame)
+    if magic != LZ4_MAGIC:
         raise CorruptCompression(Codec.LZ4, f"opens with {magic:#010x}, not with a frame's magic")
-    if flags & _LZ4_FIXED_FLAGS != _LZ4_KAFKA_FLAGS:
+    if flags & LZ4_FIXED_FLAGS != LZ4_KAFKA_FLAGS:
         raise CorruptCompression(Codec.LZ4, f"frame flags {flags:#010b} are not of version 1 with independent blocks")
     largest = 1 << (8 + 2 * (size_code >> 4 & 7))
-    checksum = 4 if flags & _LZ4_BLOCK_CHECKSUM else 0
-    at = len(_LZ4_HEADER) + (8 if flags & _LZ4_CONTENT_SIZE else 0)
-    while length := _U32_LE.unpack_from(frame, at)[0]:
-        size = length & ~_LZ4_STORED
+    checksum = 4 if flags & LZ4_BLOCK_CHECKSUM else 0
+    at = len(LZ4_HEADER) + (8 if flags & LZ4_CONTENT_SIZE else 0)
+    while length := U32_LE.unpack_from(frame, at)[0]:
+        size = length & ~LZ4_STORED
         end = at + 4 + size
-        yield at, end, min(size if length & _LZ4_STORED else size * _LZ4_MAX_RATIO, largest)
+        yield at, end, min(size if length & LZ4_STORED else size * LZ4_MAX_RATIO, largest)
         at = end + checksum
-    at += 8 if flags & _LZ4_CONTENT_CHECKSUM else 4
+    at += 8 if flags & LZ4_CONTENT_CHECKSUM else 4
     if at != len(frame):
         raise CorruptCompression(Codec.LZ4, f"the frame takes {at} bytes, but there are {len(frame)}")
 
@@ -330,16 +330,16 @@ def _zstd_compress(view: memoryview, level: int) -> bytes:
     return b"".join((stream.flush(), stream.finish()))
 
 
-def _zstd_bound(view: memoryview) -> int:
+def zstd_bound(view: memoryview) -> int:
     """At most so many bytes come out, read off the frame and block headers. Decoding checks everything else."""
     bound = at = 0
     while at < len(view):
-        magic = _U32_LE.unpack_from(view, at)[0]
+        magic = U32_LE.unpack_from(view, at)[0]
         if magic == _ZSTD_MAGIC:
             at, most = _zstd_frame(view, at + 4)
             bound += most
         elif magic & ~0xF == _ZSTD_SKIPPABLE:
-            at += 8 + _U32_LE.unpack_from(view, at + 4)[0]
+            at += 8 + U32_LE.unpack_from(view, at + 4)[0]
         else:
             raise CorruptCompression(Codec.ZSTD, f"no frame begins at byte {at}, but {magic:#010x}")
     return bound

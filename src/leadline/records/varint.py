@@ -8,6 +8,8 @@ Pure: bytes in, numbers out.
 from leadline.model import Buffer
 from leadline.wire.primitives import write_varint
 
+INT_BYTES = 5  # of the longest number of 32 bits
+
 
 def encode(value: int) -> bytes:
     return _SMALL[value + 1] if -1 <= value < _SMALL_END else _encode(value)
@@ -38,3 +40,11 @@ def decode(data: Buffer, position: int) -> tuple[int, int]:
             raise ValueError("a variable-length integer of more than ten bytes")
     value &= 0xFFFF_FFFF_FFFF_FFFF
     return (value >> 1) ^ -(value & 1), position + 1
+
+
+def decode_int(data: Buffer, position: int) -> tuple[int, int]:
+    """As `decode`, a number of 32 bits: ValueError beyond five bytes. Bits beyond 32 are ignored, as in Kafka."""
+    value, end = decode(data, position)
+    if end - position > INT_BYTES:
+        raise ValueError("a variable-length integer of more than five bytes")
+    return (value & 0x7FFF_FFFF if value >= 0 else ~(~value & 0x7FFF_FFFF)), end

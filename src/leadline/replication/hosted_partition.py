@@ -21,6 +21,7 @@ from leadline.errors import (
 from leadline.log.log import AppendResult, Log
 from leadline.log.producer_state import TRUSTED, AppendOrigin, Verification
 from leadline.model import ACKS_ALL, NO_EPOCH, NO_LEADER, BrokerId, Buffer, LeaderEpoch, Offset
+from leadline.records.python_walker import Summary
 from leadline.replication.acknowledgements import FOREVER_S, Acknowledgements
 from leadline.replication.alterations import Alterations, Decision, Proposed
 from leadline.replication.context import ReplicationContext
@@ -83,8 +84,12 @@ class HostedPartition:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         verified: Verification | None = TRUSTED,
         acks: int = 1,
+        content: Summary | None = None,
     ) -> AppendResult:
-        """NotEnoughReplicas if too few are in sync for acks=all, which a coordinator always needs."""
+        """NotEnoughReplicas if too few are in sync for acks=all, which a coordinator always needs.
+
+        `content`: of records that were checked already; see `Log.append_as_leader`.
+        """
         hosted_log, leader = self.log, self.leader if self.leader_state is None else self.leader_state
         if self.is_switching or self.is_fenced:
             self._refuse_append()
@@ -95,7 +100,7 @@ class HostedPartition:
             leader.check_in_sync()
         watchers = self.follower_watchers
         recent = self.completions.recent if watchers and self._is_awaited() else None
-        appended = hosted_log.append_as_leader(batch, leader.epoch, origin, verified, recent)
+        appended = hosted_log.append_as_leader(batch, leader.epoch, origin, verified, recent, content)
         if leader.followers:
             effects = leader.appended(hosted_log.log_end, hosted_log.last_append_ms, hosted_log.durable_end)
             if effects is not NOTHING:

@@ -8,6 +8,7 @@ from leadline.errors import (
     InvalidRecord,
     InvalidTimestamp,
     RecordTooLarge,
+    UnknownServerError,
     UnsupportedForMessageFormat,
     WireError,
 )
@@ -16,6 +17,7 @@ from leadline.log.producer_state import AppendOrigin
 from leadline.records.batch import assign, crc_of, header_at, stamp_append_time
 from leadline.records.build import BatchFields, build
 from leadline.records.compression import Codec
+from leadline.records.python_walker import Summary
 from leadline.records.record import Record
 from tests.support.logs import START_MS, TP, batch, marker, records
 
@@ -35,6 +37,11 @@ def elsewhere(data: bytearray) -> bytearray:
     return data
 
 
+def checked(data: bytes | bytearray, config: LogConfig) -> Summary:
+    header = validation.one_batch(data, config, CLIENT, TP)
+    return validation.content_of(data, header, config, TP, START_MS)
+
+
 @pytest.mark.parametrize(
     ("data", "error", "says"),
     [
@@ -52,18 +59,20 @@ def elsewhere(data: bytearray) -> bytearray:
         (changed(batch(2), 23, b"\xff\xff\xff\xff"), InvalidRecord, "last offset delta -1"),
         (marker(1, commit=True), InvalidRecord, "clients may not write control records"),
         (changed(batch(producer_id=5), 53, b"\xff\xff\xff\xff"), InvalidRecord, "sequence number -1"),
-        (changed(batch(), 61, b"\1"), InvalidRecord, "a record of -1 bytes"),
-        (changed(batch(), 61, b"\0"), InvalidRecord, "whose parts take"),
-        (changed(batch(), 61, b"\x7e"), InvalidRecord, "a record of 63 bytes where"),
-        (changed(batch(2), 61, b"\1"), InvalidRecord, "the first record of a batch for"),
-        (changed(batch(), len(batch()) - 1, b"\1"), InvalidRecord, "a record with -1 headers"),
+        (changed(batch(), 61, b"\1"), InvalidRecord, "record 0 has a length of -1"),
+        (changed(batch(), 61, b"\0"), InvalidRecord, "its parts have another"),
+        (changed(batch(), 61, b"\x7e"), InvalidRecord, "its parts have another"),
+        (changed(batch(2), 61, b"\1"), InvalidRecord, "record 0 has a length of -1, in a batch for"),
+        (changed(batch(), len(batch()) - 1, b"\1"), InvalidRecord, "has -1 headers"),
+        (changed(batch(2), len(batch(2)) - 1, b"\1"), InvalidRecord, "record 1 of .* has -1 headers"),
+        (changed(batch(2), 21, b"\0\7"), UnknownServerError, "Unknown compression type id: 7"),
     ],
 )
 def test_what_a_client_may_not_send_is_refused_with_the_reason(
     data: bytes | bytearray, error: type[WireError], says: str
 ) -> None:
     with pytest.raises(error, match=says):
-        validation.one_batch(data, LogConfig.parse({"max.message.bytes": "1000"}), CLIENT, TP)
+        checked(data, LogConfig.parse({"max.message.bytes": "1000"}))
 
 
 def test_a_batch_in_order_is_taken() -> None:
@@ -80,12 +89,11 @@ def test_on_a_compacted_topic_every_record_has_a_key() -> None:
     config = LogConfig.parse({"cleanup.policy": "compact"})
     some = [Record(0, START_MS, b"k", b"v"), Record(1, START_MS, None, b"v"), Record(2, START_MS, None, None)]
     data = build(some)
-    assert validation.needs_records(config)
     with pytest.raises(InvalidRecord, match="2 record errors") as raised:
-        validation.check_records(data, header_at(data), config, TP, START_MS)
+        validation.content_of(data, header_at(data), config, TP, START_MS)
     assert [error.batch_index for error in raised.value.records] == [1, 2]
     data = build(some[:1])
-    validation.check_records(data, header_at(data), config, TP, START_MS)
+    validation.content_of(data, header_at(data), config, TP, START_MS)
 
 
 @pytest.mark.parametrize(("ahead", "behind", "refused"), [(0, 0, [1, 2]), (5, 0, [2]), (0, 5, [1]), (5, 5, [])])
@@ -98,27 +106,30 @@ def test_times_too_far_from_the_brokers_are_refused_with_their_place(
     times = [START_MS, START_MS + 5, START_MS - 5, -1]
     data = build([Record(n, time, b"k", b"v") for n, time in enumerate(times)])
     if not refused:
-        return validation.check_records(data, header_at(data), config, TP, START_MS)
-    with pytest.raises(InvalidTimestamp, match=f"message.timestamp.after.max.ms={ahead}") as raised:
-        validation.check_records(data, header_at(data), config, TP, START_MS)
+        assert validation.content_of(data, header_at(data), config, TP, START_MS)[0] == START_MS + 5
+        return
+    with pytest.raises(InvalidTimestamp, match="rejected due to invalid timestamp") as raised:
+        validation.content_of(data, header_at(data), config, TP, START_MS)
     assert [one.batch_index for one in raised.value.records] == refused
 
 
 def test_a_producer_does_not_stamp_in_the_brokers_name() -> None:
     data = batch(2)
     stamp_append_time(data, 0, len(data), START_MS)
-    with pytest.raises(InvalidTimestamp, match="must not set the timestamp type"):
-        validation.with_own_time(
-            data, header_at(data), LogConfig.parse({"message.timestamp.type": "LogAppendTime"}), TP
-        )
-    assert not validation.with_own_time(data, header_at(data), LogConfig(), TP).is_log_append_time
+    config = LogConfig.parse({"message.timestamp.type": "LogAppendTime"})
+    with pytest.raises(InvalidTimestamp, match="rejected due to invalid timestamp") as raised:
+        validation.content_of(data, header_at(data), config, TP, START_MS)
+    assert "Producer should not set timestamp type to LogAppendTime" in raised.value.records[0].message
+    content = validation.content_of(data, header_at(data), LogConfig(), TP, START_MS)
+    _, header = validation.as_configured(data, header_at(data), content, LogConfig(), TP, START_MS)
+    assert not header.is_log_append_time
 
 
 @pytest.mark.parametrize("name", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
 def test_the_topics_codec_takes_the_place_of_the_producers(name: str) -> None:
     data = batch(3, codec=Codec.LZ4)
     config = LogConfig.parse({"compression.type": name})
-    converted = validation.with_codec(data, header_at(data), config, TP)
+    converted = validation.with_codec(data, header_at(data), None, config, TP)
     assert header_at(converted).codec is Codec.named(name)
     assert (converted is data) == (name == "lz4")
 
@@ -127,4 +138,4 @@ def test_under_the_topics_codec_a_batch_may_be_too_large() -> None:
     data = build(records(1, size=5000), BatchFields(codec=Codec.ZSTD))
     config = LogConfig.parse({"compression.type": "uncompressed", "max.message.bytes": "1000"})
     with pytest.raises(RecordTooLarge, match=r"under compression.type=uncompressed, exceeds max.message.bytes=1000"):
-        validation.with_codec(data, header_at(data), config, TP)
+        validation.with_codec(data, header_at(data), None, config, TP)

@@ -11,8 +11,8 @@ from leadline.records.batch import (
     codec_of,
     crc_of,
     header_at,
-    mark_create_time,
     sequence_after,
+    set_times,
     stamp_append_time,
     walk,
 )
@@ -75,7 +75,7 @@ def test_log_append_time_counts_for_all_records_and_renews_the_crc() -> None:
 def test_taking_the_mark_off_makes_the_producers_times_count_again() -> None:
     data = batch(2)
     stamp_append_time(data, 0, len(data), START_MS + 99)
-    mark_create_time(data, 0, len(data))
+    set_times(data, len(data), START_MS + 1)
     header = header_at(data)
     assert not header.is_log_append_time
     assert header.crc == crc_of(data, 0, len(data))

@@ -29,10 +29,8 @@ def test_a_span_holds_the_positions_of_key_and_value() -> None:
     data = build([Record(0, START_MS, b"key", b"value")])
     body = bytes(body_of(data, 0, header_at(data)))
     (span,) = spans(body, 1)
-    assert span.key is not None
-    assert span.value is not None
-    assert body[slice(*span.key)] == b"key"
-    assert body[slice(*span.value)] == b"value"
+    assert body[span.key_at : span.key_at + span.key_bytes] == b"key"
+    assert body[span.value_at : span.value_at + span.value_bytes] == b"value"
     assert (span.offset_delta, span.timestamp_delta, span.end) == (0, 0, len(body))
 
 
@@ -47,13 +45,13 @@ N = varint.encode
 @pytest.mark.parametrize(
     ("body", "count", "says"),
     [
-        (record(N(0), N(0), N(-1), N(-1), N(0)) + b"x", 1, "1 bytes behind the last"),
-        (record(N(0), N(0), N(-1), N(-1), N(0)), 2, "cut off"),
-        (record(N(0), N(0), N(-1), N(-1), N(0))[:-1], 1, "a record of"),
-        (record(N(0), N(0), N(90), b"k", N(-1), N(0)), 1, "cut off|longer than the record"),
-        (N(-5), 1, "a record of -5"),
-        (b"\xff" * 11, 1, "cut off"),
-        (b"", 1, "cut off"),
+        (record(N(0), N(0), N(-1), N(-1), N(0)) + b"x", 1, "bytes behind the last of 1 records"),
+        (record(N(0), N(0), N(-1), N(-1), N(0)), 2, "end within record 1"),
+        (record(N(0), N(0), N(-1), N(-1), N(0))[:-1], 1, "end within record 0"),
+        (record(N(0), N(0), N(90), b"k", N(-1), N(0)), 1, "its parts have another"),
+        (N(-5), 1, "record 0 has a length of -5"),
+        (b"\xff" * 11, 1, "a number of too many bytes"),
+        (b"", 1, "end within record 0"),
     ],
 )
 def test_lengths_that_do_not_agree_are_corrupt(body: bytes, count: int, says: str) -> None:
@@ -67,10 +65,10 @@ def test_lengths_that_do_not_agree_are_corrupt(body: bytes, count: int, says: st
         (N(-1), "-1 headers"),
         (N(9), "9 headers"),
         (N(1) + N(-1) + N(-1), "without a key"),
-        (N(1) + N(1) + b"a" + N(5) + b"b", "longer than its record"),
-        (N(0) + b"x", "bytes behind the headers"),
-        (b"\xff", "cut off"),
-        (N(1) + N(1) + b"a" + b"\x80", "cut off"),
+        (N(1) + N(1) + b"a" + N(5) + b"b", "its parts have another"),
+        (N(0) + b"x", "its parts have another"),
+        (b"\xff", "its parts have another"),
+        (N(1) + N(1) + b"a" + b"\x80", "its parts have another"),
     ],
 )
 def test_headers_that_do_not_agree_are_corrupt(headers: bytes, says: str) -> None:

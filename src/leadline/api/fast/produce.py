@@ -13,9 +13,10 @@ from leadline.api.fast.produce_templates import ProduceTemplate, ProduceTemplate
 from leadline.api.produce import LARGE_BYTES, Answer, accepted, after_the_disk, log_start_with, produce, refused
 from leadline.errors import NotLeaderOrFollower, WireError
 from leadline.log.log import AppendResult
+from leadline.log.validation import INLINE_PACKED_BYTES, LargeContent
 from leadline.log.write_pressure import PressureLevel
 from leadline.model import ACKS_ALL, Buffer
-from leadline.records.batch import FLAGS_AT, HEADER_BYTES, TRANSACTIONAL
+from leadline.records.batch import CODEC_MASK, FLAGS_AT, HEADER_BYTES, TRANSACTIONAL
 from leadline.replication.hosted_partition import HostedPartition
 from leadline.runtime.immediate_future import ImmediateFuture
 from leadline.wire.codec import decode_from
@@ -63,6 +64,8 @@ def produce_by_template(
         appended = hosted.append_as_leader(records, acks=acks)
     except NotLeaderOrFollower:
         return None  # the handler names the current leader
+    except LargeContent:
+        return None  # the handler waits for a thread
     except WireError as error:
         part = refused(tp.partition, error, log_start_with(tp, records, error, replicas))
         return _reply(template, part, version, correlation_id)
@@ -88,7 +91,8 @@ def match_template(
         if template is None:
             return None
         start, stop = _records_at(frame, end, version)
-        if stop - start <= HEADER_BYTES or frame[start + FLAGS_AT] & TRANSACTIONAL:
+        flags, size = frame[start + FLAGS_AT], stop - start
+        if size <= HEADER_BYTES or flags & TRANSACTIONAL or (flags & CODEC_MASK and size > INLINE_PACKED_BYTES):
             return None
     except (StructError, IndexError, KeyError):
         return None

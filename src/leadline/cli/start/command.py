@@ -34,6 +34,7 @@ from leadline.coordination.tree import TreeError
 from leadline.errors import CorruptFile, InconsistentIdentity, LogDirFailed, LogDirLocked, ResourceExhausted
 from leadline.log.log_dir import LogDir
 from leadline.log.log_loading import RecoveryProgress
+from leadline.records import walker
 from leadline.runtime.ports import shortage
 from leadline.runtime.selector import TimedSelector
 
@@ -257,7 +258,7 @@ def _ready_text(broker: Broker, seconds: float) -> str:
     size = sum(log.size for log in dirs.logs.values())
     advertised = next(iter(broker.advertised.values()))
     offline, zookeeper = dirs.offline_logs(), broker.settings.broker.zookeeper_connect
-    lines = [f"Leadline {__version__}, ready after {time_text(seconds)}"]
+    lines = [f"Leadline {__version__}, ready after {time_text(seconds)} ({walker.DESCRIPTION})"]
     lines += [f"  listens  {name} on {host_text(at.host)}:{at.port}" for name, at in broker.addresses.items()]
     for path, log_dir in dirs.dirs.items():
         lines.append(f"  data     {path} ({_state(log_dir, len(dirs.logs_in(log_dir)))})")

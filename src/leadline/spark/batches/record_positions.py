@@ -6,8 +6,8 @@ goes record by record. Everything else is computed on whole columns. The first t
 through a table; this covers nearly all varints. For a longer varint, eight bytes are read as one number, and its
 seven-bit groups up to the first byte without a top bit are joined.
 
-`by_records` parses the other bodies record by record. It accepts rare records (varints of nine and ten bytes) and
-refuses damaged ones. `native` builds compiled code for the same columns.
+`by_records` parses the other bodies record by record. It accepts rare records (long varints, many headers) and refuses
+damaged ones. Where the walk over records is compiled (records/walker.py), it fills the same columns.
     a position lies within its record, a record within the body of its batch, and the records fill the body
 
 Pure: bytes in, columns out.
@@ -22,18 +22,16 @@ import numpy.typing as npt
 from leadline.errors import CorruptMessage
 from leadline.model import Buffer
 from leadline.records import varint
-from leadline.records.record import Span, spans
-
-try:
-    from leadline.spark.batches import native_positions
-except ImportError:  # not built: see native.py
-    native_positions = None  # type: ignore[assignment]
+from leadline.records.python_walker import Row
+from leadline.records.record import rows_of
+from leadline.records.walker import compiled_walker
 
 Longs = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 LEAST_RECORD_BYTES, LEAST_HEADER_BYTES = 7, 2
 FEW_BATCHES = 12  # with fewer batches, single steps cost less than one step over a column
+INT_BYTES, LONG_BYTES = 4, 8  # of varints that are not rare
 MANY_HEADERS = 100  # with more headers in one record, `by_records` costs less than a step over all records for each
 
 
@@ -91,14 +89,14 @@ def record_positions(bodies: RecordBytes) -> RecordPositions:
     """The positions of all records. WrongBody if lengths contradict each other."""
     if (bodies.counts < 0).any() or (bodies.counts * LEAST_RECORD_BYTES > bodies.ends - bodies.starts).any():
         return by_records(bodies)  # it raises the reason
-    fast = by_columns if native_positions is None else by_native_code
+    fast = by_columns if compiled_walker is None else by_compiled_walk
     return fast(bodies) or by_records(bodies)
 
 
-def by_native_code(bodies: RecordBytes) -> RecordPositions | None:
-    """The positions from compiled code. None if a record is rare or wrong."""
+def by_compiled_walk(bodies: RecordBytes) -> RecordPositions | None:
+    """None if a record is wrong."""
     columns = np.empty((len(fields(RecordPositions)), int(bodies.counts.sum())), np.int64)
-    if not native_positions.fill(bodies.data, bodies.starts, bodies.ends, bodies.counts, columns):
+    if not compiled_walker.fill(bodies.data, bodies.starts, bodies.ends, bodies.counts, columns):
         return None
     return RecordPositions(*columns)
 
@@ -117,7 +115,7 @@ def by_columns(bodies: RecordBytes) -> RecordPositions | None:
         starts = _starts(view, bodies)
         length, at = view.varints(starts)
         end = at + length
-        timestamp_delta, at = view.varints(at + 1)
+        timestamp_delta, at = view.varints(at + 1, LONG_BYTES)
         offset_delta, at = view.varints(at)
         key_bytes, key_at = view.varints(at)
         value_bytes, value_at = view.varints(key_at + np.maximum(key_bytes, 0))
@@ -126,7 +124,8 @@ def by_columns(bodies: RecordBytes) -> RecordPositions | None:
     headers_at = value_at + np.maximum(value_bytes, 0)
     if view.too_long or not (headers_at < end).all():
         return None
-    return RecordPositions(timestamp_delta, offset_delta, key_at, key_bytes, value_at, value_bytes, headers_at, end)
+    rows = RecordPositions(timestamp_delta, offset_delta, key_at, key_bytes, value_at, value_bytes, headers_at, end)
+    return None if header_positions(bodies.data, rows) is None else rows
 
 
 def _starts(view: "_View", bodies: RecordBytes) -> Longs:
@@ -196,15 +195,16 @@ class _View:
         self._last_eight = len(data) - 8
         self._pairs = np.ndarray((len(data) - 1,), "<u2", data, strides=(1,))
         self._eights = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
-        self.too_long = False  # whether it met a varint of more than eight bytes
+        self.too_long = False  # whether it met a varint that is too long, or rare
 
-    def varints(self, at: Longs) -> tuple[Longs, Longs]:
+    def varints(self, at: Longs, most_bytes: int = INT_BYTES) -> tuple[Longs, Longs]:
         """The numbers at these positions, and the positions after them."""
         pairs = self._pairs[at]
         size, value = _SIZE.take(pairs), _VALUE.take(pairs)
         if not size.all():
             longer = np.flatnonzero(size == 0)
             value[longer], size[longer] = self._long_varints(at[longer])
+            self.too_long |= bool((size > most_bytes).any())
         return value, at + size
 
     def steps(self, at: Longs) -> Longs:
@@ -213,6 +213,7 @@ class _View:
         if not steps.all():
             longer = np.flatnonzero(steps == 0)
             value, size = self._long_varints(at[longer])
+            self.too_long |= bool((size > INT_BYTES).any())
             steps[longer] = np.maximum(value, 0) + size
         return steps
 
@@ -269,7 +270,7 @@ def skip(data: Buffer, position: int, count: int) -> int:
     """The position after `count` records; the end of the data if the lengths do not lead there."""
     try:
         for _ in range(count):
-            length, position = varint.decode(data, position)
+            length, position = varint.decode_int(data, position)
             position += max(length, 0)
     except (IndexError, ValueError):
         return len(data)
@@ -283,23 +284,24 @@ def by_records(bodies: RecordBytes) -> RecordPositions:
         if count < 0:
             raise WrongBody(number, f"its header has {count} records")
         try:
-            for span in spans(memoryview(bodies.data)[start:end], count):
-                numbers.extend(_row(span, start))
+            for row in rows_of(memoryview(bodies.data)[start:end], count):
+                numbers.extend(_shifted(row, start))
         except CorruptMessage as error:
             raise WrongBody(number, str(error)) from error
     columns = np.array(numbers, np.int64).reshape(-1, len(fields(RecordPositions))).T
     return RecordPositions(*map(np.ascontiguousarray, columns))
 
 
-def _row(span: Span, start: int) -> tuple[int, ...]:
-    key, value = span.key or (span.key_at, span.key_at - 1), span.value or (span.headers_at, span.headers_at - 1)
+def _shifted(row: Row, start: int) -> tuple[int, ...]:
+    """The columns of a record whose body starts there."""
+    timestamp_delta, offset_delta, _, key_at, key_bytes, value_at, value_bytes, headers_at, end = row
     return (
-        span.timestamp_delta,
-        span.offset_delta,
-        start + key[0],
-        key[1] - key[0],
-        start + value[0],
-        value[1] - value[0],
-        start + span.headers_at,
-        start + span.end,
+        timestamp_delta,
+        offset_delta,
+        start + key_at,
+        key_bytes,
+        start + value_at,
+        value_bytes,
+        start + headers_at,
+        start + end,
     )

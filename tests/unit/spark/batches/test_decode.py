@@ -24,8 +24,8 @@ ALL_WITH_HEADERS = RecordFilter(0, 1 << 62, headers=True)
 @pytest.fixture(autouse=True, params=["numpy", "compiled"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that follows holds for both."""
-    compiled = request.getfixturevalue("native_positions") if request.param == "compiled" else None
-    monkeypatch.setattr(record_positions, "native_positions", compiled)
+    compiled = request.getfixturevalue("compiled_walker") if request.param == "compiled" else None
+    monkeypatch.setattr(record_positions, "compiled_walker", compiled)
 
 
 def offsets(data: bytes | bytearray, record_filter: RecordFilter = ALL) -> list[int]:

@@ -29,8 +29,8 @@ times = st.integers(0, 200) | st.integers(-(2**62), 2**62 - 1)
 
 @pytest.fixture(params=["numpy", "compiled"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled: ModuleType | None = request.getfixturevalue("native_positions") if request.param == "compiled" else None
-    monkeypatch.setattr(record_positions, "native_positions", compiled)
+    compiled: ModuleType | None = request.getfixturevalue("compiled_walker") if request.param == "compiled" else None
+    monkeypatch.setattr(record_positions, "compiled_walker", compiled)
 
 
 @st.composite
@@ -124,7 +124,7 @@ def columns_of(positions: RecordPositions) -> list[list[int]]:
 @given(st.lists(st.tuples(st.binary(max_size=40), st.integers(0, 5)), min_size=1, max_size=15))
 @settings(quick, max_examples=150)
 def test_whatever_a_fast_way_takes_for_plain_is_what_the_exact_one_finds(
-    native_positions: ModuleType, given_bodies: list[tuple[bytes, int]]
+    compiled_walker: ModuleType, given_bodies: list[tuple[bytes, int]]
 ) -> None:
     """Records of random bytes: nearly all contradict themselves, in all ways there are."""
     framed = [b"".join([varint.encode(len(body)) + body] * count) for body, count in given_bodies]
@@ -133,7 +133,7 @@ def test_whatever_a_fast_way_takes_for_plain_is_what_the_exact_one_finds(
     bodies = RecordBytes(b"".join((*framed, SLACK)), begins, ends, np.array([count for _, count in given_bodies]))
     out = np.empty((8, int(bodies.counts.sum())), np.int64)
     plain = record_positions.by_columns(bodies)
-    compiled = RecordPositions(*out) if native_positions.fill(bodies.data, begins, ends, bodies.counts, out) else None
+    compiled = RecordPositions(*out) if compiled_walker.fill(bodies.data, begins, ends, bodies.counts, out) else None
     try:
         exact = record_positions.by_records(bodies)
     except WrongBody:
@@ -157,6 +157,6 @@ def test_headers_are_read_record_by_record_where_they_are_many() -> None:
     data = build([Record(0, 0, None, None, many)])
     header = header_at(data)
     body = np.array([HEADER_BYTES]), np.array([header.size]), np.array([1])
-    positions = record_positions.by_columns(RecordBytes(bytes(data), *body))
-    assert positions is not None
-    assert record_positions.header_positions(bytes(data), positions) is None
+    bodies = RecordBytes(bytes(data), *body)
+    assert record_positions.by_columns(bodies) is None
+    assert record_positions.header_positions(bytes(data), record_positions.by_records(bodies)) is None

@@ -1,0 +1,253 @@
+"""The walk over records, in Python: the reference of compiled_walker.c, and what runs where that is not built.
+
+The format of a record is in `record.py`. Lengths, counts and offset deltas are numbers of 32 bits in up to five bytes,
+timestamp deltas have 64 bits in up to ten, as in Kafka. Bits beyond that are ignored.
+    the lengths of a record agree with each other, down to those of its headers
+    the records are as many as their batch says, and fill it
+
+`_record` decides what a record is. `_plain_row` is quick about usual records and leaves all others to it.
+
+Pure: bytes in, numbers out.
+"""
+
+from collections.abc import Iterable
+from struct import Struct
+
+from leadline.errors import CorruptMessage
+from leadline.model import NO_TIMESTAMP, Buffer
+from leadline.records.varint import INT_BYTES
+
+LONG_BYTES = 10  # of the longest number of 64 bits
+LONG_MAX = (1 << 63) - 1
+ROW = Struct("9q")
+
+Row = tuple[int, int, int, int, int, int, int, int, int]
+Summary = tuple[int, int, int, int]
+
+
+def check(data: Buffer, start: int, end: int, count: int, base_timestamp: int) -> Summary:
+    """What a leader wants to know of the records of a batch. CorruptMessage if they are not what a batch may hold.
+
+    The largest timestamp, or -1. The smallest one but -1, or LONG_MAX. How many records have no key. The number of the
+    first one whose offset delta is not its number, or -1.
+    """
+    try:
+        return _summary(_plain_rows(data, start, end, count), base_timestamp)
+    except (IndexError, ValueError):
+        return check_chunks((memoryview(data)[start:end],), count, base_timestamp)
+
+
+def check_chunks(chunks: Iterable[Buffer], count: int, base_timestamp: int) -> Summary:
+    """As `check`, of records that come in chunks. No more than one chunk is held."""
+    reader = _Reader(chunks)
+    summary = _summary((_record(reader, number) for number in range(count)), base_timestamp)
+    if reader.has_more():
+        raise CorruptMessage(f"there are bytes behind the last of {max(count, 0)} records")
+    return summary
+
+
+def rows(data: Buffer, start: int, end: int, count: int, number: int) -> bytes:
+    """A row of nine numbers for each record, the fields of `Span`. What follows them is not read.
+
+    `number`: of the first one in its batch, for errors.
+    """
+    packed, reader = bytearray(), None
+    for n in range(number, number + count):
+        try:
+            row = _plain_row(data, start, end)
+        except (IndexError, ValueError):
+            reader = _Reader((memoryview(data)[start:end],), start)
+            row = _record(reader, n)
+        packed += ROW.pack(*row)
+        start = row[8]
+    return bytes(packed)
+
+
+def _summary(records: Iterable[Row], base_timestamp: int) -> Summary:
+    newest, oldest, keyless, misplaced = NO_TIMESTAMP, LONG_MAX, 0, -1
+    for number, row in enumerate(records):
+        timestamp = base_timestamp + row[0]
+        if not -LONG_MAX <= timestamp <= LONG_MAX:
+            timestamp = to_long(timestamp)
+        if timestamp > newest:
+            newest = timestamp
+        if timestamp < oldest and timestamp != NO_TIMESTAMP:
+            oldest = timestamp
+        if row[4] < 0:
+            keyless += 1
+        if row[1] != number and misplaced < 0:
+            misplaced = number
+    return newest, oldest, keyless, misplaced
+
+
+def to_long(number: int) -> int:
+    """As a number of 64 bits, in which sums of timestamps may overflow."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+# Record by record, byte by byte
+
+
+class _Reader:
+    """Reads numbers from chunks, within a record."""
+
+    def __init__(self, chunks: Iterable[Buffer], position: int = 0) -> None:
+        self._chunks, self._chunk, self._at = iter(chunks), memoryview(b""), 0
+        self.position = position  # of the next byte, all chunks counted
+        self.number = self.length = 0  # of the record
+        self.left = LONG_MAX  # bytes of the record that are not read yet
+
+    def has_more(self) -> bool:
+        while self._at == len(self._chunk):
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return False
+            self._chunk, self._at = memoryview(chunk), 0
+        return True
+
+    def byte(self) -> int:
+        self.within(1)
+        if not self.has_more():
+            raise CorruptMessage(f"the records end within record {self.number}")
+        byte = self._chunk[self._at]
+        self._at += 1
+        self.position += 1
+        self.left -= 1
+        return byte
+
+    def skip(self, count: int) -> None:
+        self.within(count)
+        self.left -= max(count, 0)
+        self.position += max(count, 0)
+        while count > 0:
+            if not self.has_more():
+                raise CorruptMessage(f"the records end within record {self.number}")
+            step = min(count, len(self._chunk) - self._at)
+            self._at += step
+            count -= step
+
+    def within(self, count: int) -> None:
+        if count > self.left:
+            raise CorruptMessage(f"record {self.number} has a length of {self.length}, but its parts have another")
+
+    def number_of(self, most: int) -> int:
+        value = shift = 0
+        for _ in range(most):
+            byte = self.byte()
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                value &= 0xFFFF_FFFF if most == INT_BYTES else 0xFFFF_FFFF_FFFF_FFFF
+                return (value >> 1) ^ -(value & 1)
+            shift += 7
+        raise CorruptMessage(f"record {self.number} has a number of too many bytes")
+
+
+def _record(reader: _Reader, number: int) -> Row:
+    reader.number, reader.left = number, LONG_MAX
+    reader.length = length = reader.number_of(INT_BYTES)
+    if length < 0:
+        raise CorruptMessage(f"record {number} has a length of {length}")
+    reader.left = length
+    reader.byte()  # attributes, unused
+    timestamp_delta = reader.number_of(LONG_BYTES)
+    offset_delta, rest_at = reader.number_of(INT_BYTES), reader.position
+    key_bytes, key_at = reader.number_of(INT_BYTES), reader.position
+    reader.skip(key_bytes)
+    value_bytes, value_at = reader.number_of(INT_BYTES), reader.position
+    reader.skip(value_bytes)
+    headers_at = reader.position
+    _skip_headers(reader)
+    if reader.left:
+        reader.within(reader.left + 1)
+    return (
+        timestamp_delta, offset_delta, rest_at, key_at, key_bytes, value_at, value_bytes, headers_at, reader.position
+    )  # fmt: skip
+
+
+def _skip_headers(reader: _Reader) -> None:
+    count = reader.number_of(INT_BYTES)
+    if not 0 <= count <= reader.left:
+        raise CorruptMessage(f"record {reader.number} of {reader.length} bytes has {count} headers")
+    for _ in range(count):
+        size = reader.number_of(INT_BYTES)
+        if size < 0:
+            raise CorruptMessage(f"record {reader.number} has a header without a key")
+        reader.skip(size)
+        reader.skip(reader.number_of(INT_BYTES))
+
+
+# Usual records: IndexError or ValueError for any other
+
+
+def _plain_rows(data: Buffer, start: int, end: int, count: int) -> list[Row]:
+    plain = []
+    for _ in range(count):
+        row = _plain_row(data, start, end)
+        plain.append(row)
+        start = row[8]
+    if start != end:
+        raise ValueError
+    return plain
+
+
+def _plain_row(data: Buffer, at: int, limit: int) -> Row:
+    """Numbers of one byte, which nearly all are, are read without a call."""
+    size, at = data[at], at + 1
+    if size > 0x7F:
+        size, at = _long(data, at - 1, 4)
+    end = at + (size >> 1)
+    if size & 1 or end > limit:
+        raise ValueError
+    timestamp, at = data[at + 1], at + 2
+    if timestamp > 0x7F:
+        timestamp, at = _long(data, at - 1, 9)
+    offset, rest_at = data[at], at + 1
+    if offset > 0x7F:
+        offset, rest_at = _long(data, at, 4)
+    size, key_at = data[rest_at], rest_at + 1
+    if size > 0x7F:
+        size, key_at = _long(data, rest_at, 4)
+    if size & 1:
+        key_bytes, at = ~(size >> 1), key_at
+    else:
+        key_bytes = size >> 1
+        at = key_at + key_bytes
+    size, value_at = data[at], at + 1
+    if size > 0x7F:
+        size, value_at = _long(data, at, 4)
+    if size & 1:
+        value_bytes, headers_at = ~(size >> 1), value_at
+    else:
+        value_bytes = size >> 1
+        headers_at = value_at + value_bytes
+    if (headers_at + 1 if data[headers_at] == 0 else _after_headers(data, headers_at)) != end:
+        raise ValueError
+    return (
+        (timestamp >> 1) ^ -(timestamp & 1), (offset >> 1) ^ -(offset & 1),
+        rest_at, key_at, key_bytes, value_at, value_bytes, headers_at, end,
+    )  # fmt: skip
+
+
+def _long(data: Buffer, at: int, most: int) -> tuple[int, int]:
+    """A varint as it stands, and the position behind it."""
+    value = 0
+    for shift in range(0, 7 * most, 7):
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise ValueError
+
+
+def _after_headers(data: Buffer, at: int) -> int:
+    count, at = _long(data, at, 4)
+    if count & 1:
+        raise ValueError
+    for _ in range(count >> 1):
+        size, at = _long(data, at, 4)
+        if size & 1:
+            raise ValueError
+        size, at = _long(data, at + (size >> 1), 4)
+        at += 0 if size & 1 else size >> 1
+    return at
