@@ -101,7 +101,7 @@ def test_committed_transactions_are_read_and_aborted_ones_are_not(
     assert sorted(client.ask("read_in_group", **call, isolation="read_committed")) == sorted(rows)
 
 
-def test_who_reads_uncommitted_sees_the_aborted_ones_too(client: Client, transactions: dict[str, Read]) -> None:
+def test_readers_of_uncommitted_records_see_the_aborted_ones_too(client: Client, transactions: dict[str, Read]) -> None:
     rows = [row for written in transactions.values() for row in written]
     call = {"topic": "transactions", "group": f"uncommitted-{client.name}", "count": len(rows) * 3 // 2}
     read = client.ask("read_in_group", **call, isolation="read_uncommitted")

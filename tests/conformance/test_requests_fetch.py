@@ -184,7 +184,7 @@ def test_what_is_not_enough_is_waited_for(both: Both, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 16])
-def test_who_waits_is_woken_by_what_comes(both: Both, version: int) -> None:
+def test_a_waiting_fetch_is_woken_by_new_records(both: Both, version: int) -> None:
     topic = both.create(f"woken-{version}", 2)
 
     def wake() -> None:

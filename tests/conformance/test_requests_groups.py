@@ -309,7 +309,7 @@ def test_silent_members_are_expelled(group: MirroredGroup) -> None:
     assert first.join().error_code == 0
 
 
-def test_who_does_not_join_in_time_is_left_behind(group: MirroredGroup) -> None:
+def test_a_member_that_does_not_join_in_time_is_removed(group: MirroredGroup) -> None:
     first, second = group.member("first"), group.member("second")
     for member in (first, second):
         member.rebalance_timeout_ms = SHORT_MS
@@ -323,7 +323,7 @@ def test_who_does_not_join_in_time_is_left_behind(group: MirroredGroup) -> None:
     group.describe()
 
 
-def test_who_does_not_sync_in_time_is_left_behind(group: MirroredGroup) -> None:
+def test_a_member_that_does_not_sync_in_time_is_removed(group: MirroredGroup) -> None:
     first, second = group.member("first"), group.member("second")
     first.rebalance_timeout_ms = second.rebalance_timeout_ms = SHORT_MS
     first.become_known()

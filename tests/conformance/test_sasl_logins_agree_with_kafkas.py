@@ -606,7 +606,7 @@ def test_cve_2024_56128_the_nonce_that_kafka_takes_is_refused(
 
 
 @pytest.mark.parametrize("name", ["an unknown user", "an unknown token"])
-def test_who_probes_for_names_learns_what_kafka_gives_away(
+def test_a_probe_for_names_learns_what_kafka_gives_away(
     name: str, transcripts: dict[str, tuple[list[Line], list[Line]]]
 ) -> None:
     """Kafka refuses an unknown name at the first message. Ours fails at the second, as a wrong password does."""

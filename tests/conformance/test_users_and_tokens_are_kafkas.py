@@ -374,7 +374,7 @@ def log_in(port: int, id: str, hmac: bytes) -> tuple[Connection, m.SaslAuthentic
         challenge = bytes(answer.auth_bytes)
 
 
-def test_who_logged_in_by_a_token_is_its_owner_for_its_time_and_gets_no_other_token(secured: Secured) -> None:
+def test_a_token_login_is_its_owner_for_its_time_and_gets_no_other_token(secured: Secured) -> None:
     def story(side: Side) -> list[object]:
         session = Session(secured, side)
         hmac = session.create("alice", max_lifetime_ms=3_600_000)

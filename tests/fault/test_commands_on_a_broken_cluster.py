@@ -158,9 +158,7 @@ def test_a_consumer_names_a_partition_without_a_leader_and_gives_up(
     )
 
 
-def test_who_follows_a_topic_reads_on_while_a_partition_has_no_leader_and_all_once_it_has(
-    served: Cluster, victim: int
-) -> None:
+def test_a_follow_reads_on_while_a_partition_has_no_leader_and_all_once_it_has(served: Cluster, victim: int) -> None:
     call = ("consume", "single", "--from-beginning", "--max", "2", "--bootstrap-server", served.bootstrap)
     with subprocess.Popen([*LEADLINE, *call], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         _follow(served, victim, process)

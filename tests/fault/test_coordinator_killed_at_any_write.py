@@ -97,7 +97,7 @@ def test_killed_again_and_again_while_it_completes(place: Path) -> None:
     life.run(last)
 
 
-def test_who_had_to_be_fenced_is_fenced_after_the_crash_too(place: Path) -> None:
+def test_a_producer_that_timed_out_is_fenced_after_a_crash_too(place: Path) -> None:
     async def first(node: Node) -> None:
         producer = await init(node, NAME)
         await node.transactions.add_partitions(NAME, producer, PARTITIONS)

@@ -106,7 +106,7 @@ class Node:
             self.net.start(self.requests.serve, self.replicas.completions)
 
     @property
-    def is_asked(self) -> bool:
+    def has_waiting_fetches(self) -> bool:
         """Whether fetches are under way."""
         return any(session.waiting is not None for session in self.services.sessions.by_id.values())
 

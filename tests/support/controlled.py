@@ -1,4 +1,4 @@
-"""A cluster on paper: the controller's decisions carried out on a dict of nodes and on brokers that are lists.
+"""A model of a cluster: the controller's decisions carried out on a dict of nodes and on brokers that are lists.
 
 It holds the decisions to their invariants at every step, so that a test has only to say what happens.
 """
@@ -33,7 +33,7 @@ def broker(id: BrokerId, epoch: int) -> RegisteredBroker:
     return RegisteredBroker(id, epoch, (RegisteredEndpoint(LISTENER, "localhost", 9000 + id, "PLAINTEXT"),))
 
 
-class Paper:
+class ModelCluster:
     """The tree, the brokers and one controller after the other."""
 
     def __init__(self, brokers: int = 3) -> None:

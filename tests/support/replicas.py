@@ -261,13 +261,13 @@ class Node:
             if end.epoch < position.last_fetched_epoch or end.end_offset < position.fetch_offset:
                 return Reply(answer._replace(diverging=end))
         records = log.read(position.fetch_offset)
-        self._heard(leader, replica, incarnation, position, now_ms)
+        self._note_fetch(leader, replica, incarnation, position, now_ms)
         return Reply(answer._replace(has_records=bool(records)), records)
 
-    def _heard(
+    def _note_fetch(
         self, leader: LeaderState, replica: BrokerId, incarnation: int, position: FetchPosition, now_ms: int
     ) -> None:
-        """Of a follower in sync that stays where it is, the leader hears only that it is there."""
+        """A follower in sync without news only renews its last contact."""
         session = self.sessions.get(replica)
         if session is None or session.incarnation != incarnation:
             session = self.sessions[replica] = FetchSession(incarnation)

@@ -123,7 +123,7 @@ def test_an_acl_that_two_filters_match_is_deleted_by_the_first() -> None:
     run_authorized(test)
 
 
-def test_who_may_not_is_refused_before_anything_is_looked_at() -> None:
+def test_an_unauthorized_request_is_refused_before_anything_is_looked_at() -> None:
     async def test(broker: AuthorizedBroker) -> None:
         alice = broker.client()
         assert await create(alice, acl(""), acl()) == [CLUSTER_REFUSED] * 2

@@ -129,7 +129,7 @@ def test_a_token_for_another_owner_needs_the_right_to_create_his() -> None:
         (Principal("User", "alice", token_authenticated=True), "SASL_PLAINTEXT"),
     ],
 )
-def test_who_has_not_logged_in_or_logged_in_by_a_token_gets_none(principal: Principal, listener: str) -> None:
+def test_a_client_without_a_login_or_with_a_token_login_gets_no_token(principal: Principal, listener: str) -> None:
     async def test(broker: AuthorizedBroker) -> None:
         client = TokenClient(broker, principal, listener)
         refused = await client.create(owner_principal_type="User", owner_principal_name="anna")

@@ -71,7 +71,7 @@ def test_a_former_leader_keeps_its_truncations_and_the_new_one_its_isr_changes(t
         await produce(old, acks=-1)
         await cluster.all_hold(2)
         cluster.cut_off.add(old.id)
-        await eventually(lambda: not old.is_asked)  # fetches under way would still carry it out
+        await eventually(lambda: not old.has_waiting_fetches)  # fetches under way would still carry it out
         await produce(old, acks=1)
         await cluster.kill(old.id)
         cluster.cut_off.clear()

@@ -141,7 +141,7 @@ class WaitingFetch:
         self.waiting: Callable[[], None] | None = self.woken.set
 
 
-def test_who_waits_is_served_across_an_epoch_in_which_the_same_broker_leads(tmp_path: Path) -> None:
+def test_a_waiting_fetch_is_served_across_epochs_of_the_same_leader(tmp_path: Path) -> None:
     """Another assignment begins a reassignment: the log and its waiting fetches stay."""
 
     async def test(broker: Broker) -> None:

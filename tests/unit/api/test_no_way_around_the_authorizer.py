@@ -114,7 +114,7 @@ def test_a_right_that_is_revoked_ends_the_fast_path_at_once() -> None:
     run_authorized(test)
 
 
-def test_who_may_not_write_leaves_no_template() -> None:
+def test_a_refused_produce_leaves_no_template() -> None:
     async def test(broker: AuthorizedBroker) -> None:
         await broker.root.create("t")
         for _ in range(3):
@@ -251,7 +251,7 @@ def codes_of(response: FetchResponse) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("version", range(4, 17))
-def test_who_fetches_as_a_follower_needs_to_be_a_broker_2018_1288(version: int) -> None:
+def test_a_fetch_as_a_follower_needs_the_rights_of_a_broker_2018_1288(version: int) -> None:
     async def test(broker: AuthorizedBroker) -> None:
         await broker.root.create("t")
         await broker.root.produce(T0)

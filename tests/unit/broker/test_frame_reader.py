@@ -176,7 +176,7 @@ def test_a_partial_frame_counts_for_memory_until_it_is_taken() -> None:
     assert resumed == ["waited"]
 
 
-def test_who_no_longer_waits_for_memory_is_not_resumed() -> None:
+def test_a_connection_that_no_longer_waits_for_memory_is_not_resumed() -> None:
     calls = Calls()
     shared, resumed = memory(1000, calls), list[str]()
 

@@ -32,11 +32,11 @@ def test_readahead_is_requested_before_the_slice_is_used_up(tmp_path: Path) -> N
     file = OpenFile(OsFiles(), str(path))
     step = READAHEAD_BYTES // 4
 
-    def asked_for(n: int) -> int | None:
+    def readahead(n: int) -> int | None:
         """The readahead of a reader of the n-th part of the file."""
         return PendingSlice(file, n * step, step).next_readahead()
 
-    assert [asked_for(n) for n in range(9)] == [None] * 9  # it comes from memory
+    assert [readahead(n) for n in range(9)] == [None] * 9  # it comes from memory
     file.ahead_to = 4 * step
-    assert [asked_for(n) for n in range(9)] == [None, None, 4 * step, None, None, None, 8 * step, None, None]
-    assert asked_for(50) is None  # somebody else, elsewhere
+    assert [readahead(n) for n in range(9)] == [None, None, 4 * step, None, None, None, 8 * step, None, None]
+    assert readahead(50) is None  # another reader, elsewhere

@@ -48,16 +48,16 @@ class Cluster:
         return future
 
 
-def asked_of(cluster: Cluster) -> dict[TopicPartition, int]:
+def latest_offsets(cluster: Cluster) -> dict[TopicPartition, int]:
     return list_offsets(cast(ClusterConnection, cluster), cast(AdminClient, cluster), [ORDERS, USERS], "latest")
 
 
 def test_only_a_partition_that_moved_is_requested_again() -> None:
     cluster = Cluster(KafkaError.FENCED_LEADER_EPOCH, KafkaError.NOT_LEADER_FOR_PARTITION)
-    assert asked_of(cluster) == {ORDERS: 42, USERS: 42}
+    assert latest_offsets(cluster) == {ORDERS: 42, USERS: 42}
     assert cluster.request_sizes == [2, 1, 1]
 
 
 def test_any_other_error_is_reported_with_the_partition() -> None:
     with pytest.raises(Failure, match=r"users-3: .* \(TOPIC_AUTHORIZATION_FAILED\)"):
-        asked_of(Cluster(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+        latest_offsets(Cluster(KafkaError.TOPIC_AUTHORIZATION_FAILED))

@@ -8,14 +8,14 @@ from leadline.cli.processes import holder_of, listener_on, process_text
 from tests.support.broker import leadline
 
 
-def test_who_listens_on_a_port_is_found_while_it_does() -> None:
+def test_the_process_that_listens_on_a_port_is_found() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert listener_on(port) == os.getpid()
     assert listener_on(port) is None
 
 
-def test_who_holds_a_log_directory_is_found_while_it_does(tmp_path: Path) -> None:
+def test_the_process_that_holds_a_log_directory_is_found(tmp_path: Path) -> None:
     assert holder_of(tmp_path) is None
     with leadline(tmp_path / "data") as broker:
         assert holder_of(broker.directory) == broker.pid

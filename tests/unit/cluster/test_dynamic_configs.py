@@ -56,7 +56,7 @@ def run(path: Path, test: Callable[[Tree, Pair], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-async def told_of(configs: DynamicConfigs, change: Awaitable[None]) -> tuple[str, str]:
+async def notification_after(configs: DynamicConfigs, change: Awaitable[None]) -> tuple[str, str]:
     """The notification that follows a change."""
     notified: asyncio.Future[tuple[str, str]] = asyncio.get_running_loop().create_future()
 
@@ -76,13 +76,13 @@ def test_what_one_broker_sets_the_others_hear_of(tmp_path: Path) -> None:
         one, other = pair
         assert await other.of_topic("t") == {}
         change = one.alter_topic("t", lambda before: {**before, "flush.ms": "7"})
-        assert await told_of(other, change) == ("topics", "t")
+        assert await notification_after(other, change) == ("topics", "t")
         assert one.topics["t"] == other.topics["t"] == {"flush.ms": "7"}
         node = await tree.get("/config/changes/config_change_0000000000")
         assert node is not None
         assert node.data == b'{"version":2,"entity_path":"topics/t"}'
         change = one.alter_broker(lambda: {"log.cleaner.threads": "2"}, of_all=True)
-        assert await told_of(other, change) == ("brokers", "<default>")
+        assert await notification_after(other, change) == ("brokers", "<default>")
         assert (other.default, other.broker) == ({"log.cleaner.threads": "2"}, {})
 
     run(tmp_path, test)
@@ -144,11 +144,11 @@ def test_announcements_that_are_long_past_are_removed(tmp_path: Path) -> None:
         one, other = pair
         for topic in "tuv":
             await other.of_topic(topic)
-            await told_of(other, one.alter_topic(topic, lambda before: {"flush.ms": "7"}))
+            await notification_after(other, one.alter_topic(topic, lambda before: {"flush.ms": "7"}))
         clock = other._notifications._clock
         assert isinstance(clock, AheadClock)
         clock.ahead_ms = 2 * KEPT_MS
-        await told_of(other, one.alter_topic("t", lambda before: {"flush.ms": "8"}))
+        await notification_after(other, one.alter_topic("t", lambda before: {"flush.ms": "8"}))
         await other.stop()
         left = [znodes.sequence(name) for name in await tree.children(znodes.CONFIG_CHANGES) or []]
         assert left[-1] == 3

@@ -113,7 +113,7 @@ def test_older_controllers_are_understood(version: int) -> None:
     assert metadata.brokers[2].endpoints == {"PLAINTEXT": Endpoint("h", 9002)}
 
 
-def test_who_waits_for_a_change_is_called_back() -> None:
+def test_listeners_are_called_after_a_change() -> None:
     metadata, calls = cache(), list[int]()
     metadata.on_change.append(lambda: calls.append(len(metadata.topics)))
     metadata.update(update(state(0)))

@@ -66,7 +66,7 @@ def test_the_preferred_leader_must_live_and_be_in_sync(
     assert elections.preferred(NOW._replace(leader=2, isr=isr), ASSIGNED, alive) == decision
 
 
-def test_who_shuts_down_hands_over_and_leaves_the_isr() -> None:
+def test_a_broker_that_shuts_down_hands_over_and_leaves_the_isr() -> None:
     assert elections.controlled_shutdown(NOW, ASSIGNED, {1, 2, 3}, {1}) == elected(2, 3, 2)
     assert elections.controlled_shutdown(NOW, ASSIGNED, {1, 2, 3}, {1, 2}) == elected(3, 3)
     assert elections.controlled_shutdown(NOW._replace(isr=(1,)), ASSIGNED, {1, 2, 3}, {1}) is None
@@ -89,7 +89,7 @@ def test_a_reassigned_partition_is_led_by_one_of_its_new_replicas() -> None:
         (2, (1,), None),
     ],
 )
-def test_who_goes_leaves_the_isr_unless_it_is_the_last(
+def test_a_broker_that_goes_leaves_the_isr_unless_it_is_the_last(
     replica: int, isr: tuple[int, ...], decision: LeaderAndIsr | None
 ) -> None:
     assert elections.without(NOW._replace(isr=isr), replica) == decision

@@ -11,105 +11,105 @@ from leadline.errors import (
 )
 from leadline.model import TopicPartition
 from leadline.replication.partition import LeaderAndIsr
-from tests.support.controlled import Paper
+from tests.support.controlled import ModelCluster
 
 T0 = TopicPartition("t", 0)
 
 
-def reassign(paper: Paper, to: tuple[int, ...] | None) -> WireError | None:
-    return paper.do(lambda: paper.decisions.reassignments.alter({T0: to}))[T0]
+def reassign(cluster: ModelCluster, to: tuple[int, ...] | None) -> WireError | None:
+    return cluster.do(lambda: cluster.decisions.reassignments.alter({T0: to}))[T0]
 
 
 def test_a_partition_moves_once_its_new_replicas_are_in_sync() -> None:
-    paper = Paper(6)
-    paper.create("t", (1, 2, 3))
-    assert reassign(paper, (4, 5, 0)) is None
-    assert paper.assigned(T0) == ReplicaAssignment((4, 5, 0, 1, 2, 3), (4, 5, 0), (1, 2, 3))
-    assert paper.led(T0) == LeaderAndIsr(1, 1, (1, 2, 3), 1)
-    assert {id for id in range(6) if T0 in paper.received[id]} == set(range(6))
-    paper.in_sync(T0, 1, 2, 3, 4, 5)
-    assert paper.decisions.reassignments.under_way() == {T0: paper.assigned(T0)}
-    paper.in_sync(T0, 1, 2, 3, 4, 5, 0)
-    assert paper.assigned(T0) == ReplicaAssignment((4, 5, 0))
-    assert paper.led(T0)[:3] == (4, 5, (4, 5, 0))
-    assert paper.decisions.reassignments.under_way() == {}
-    assert sorted(id for id, _ in paper.deleting) == [1, 2, 3]
+    cluster = ModelCluster(6)
+    cluster.create("t", (1, 2, 3))
+    assert reassign(cluster, (4, 5, 0)) is None
+    assert cluster.assigned(T0) == ReplicaAssignment((4, 5, 0, 1, 2, 3), (4, 5, 0), (1, 2, 3))
+    assert cluster.led(T0) == LeaderAndIsr(1, 1, (1, 2, 3), 1)
+    assert {id for id in range(6) if T0 in cluster.received[id]} == set(range(6))
+    cluster.in_sync(T0, 1, 2, 3, 4, 5)
+    assert cluster.decisions.reassignments.under_way() == {T0: cluster.assigned(T0)}
+    cluster.in_sync(T0, 1, 2, 3, 4, 5, 0)
+    assert cluster.assigned(T0) == ReplicaAssignment((4, 5, 0))
+    assert cluster.led(T0)[:3] == (4, 5, (4, 5, 0))
+    assert cluster.decisions.reassignments.under_way() == {}
+    assert sorted(id for id, _ in cluster.deleting) == [1, 2, 3]
 
 
 def test_the_leader_stays_if_it_is_among_the_new_replicas() -> None:
-    paper = Paper(4)
-    paper.create("t", (1, 2))
-    reassign(paper, (3, 1))
-    paper.in_sync(T0, 1, 2, 3)
-    assert paper.led(T0).leader == 1
-    assert set(paper.led(T0).isr) == {1, 3}
+    cluster = ModelCluster(4)
+    cluster.create("t", (1, 2))
+    reassign(cluster, (3, 1))
+    cluster.in_sync(T0, 1, 2, 3)
+    assert cluster.led(T0).leader == 1
+    assert set(cluster.led(T0).isr) == {1, 3}
 
 
 def test_the_way_back_undoes_what_was_begun() -> None:
-    paper = Paper(4)
-    paper.create("t", (1, 2))
-    reassign(paper, (3, 0))
-    assert reassign(paper, None) is None
-    assert paper.assigned(T0) == ReplicaAssignment((1, 2))
-    assert sorted(id for id, _ in paper.deleting) == [0, 3]
-    assert isinstance(reassign(paper, None), NoReassignmentInProgress)
+    cluster = ModelCluster(4)
+    cluster.create("t", (1, 2))
+    reassign(cluster, (3, 0))
+    assert reassign(cluster, None) is None
+    assert cluster.assigned(T0) == ReplicaAssignment((1, 2))
+    assert sorted(id for id, _ in cluster.deleting) == [0, 3]
+    assert isinstance(reassign(cluster, None), NoReassignmentInProgress)
 
 
 def test_the_only_replicas_in_sync_are_not_given_up() -> None:
-    paper = Paper(3)
-    paper.create("t", (1,))
-    reassign(paper, (1, 2))
-    paper.in_sync(T0, 1, 2)
-    reassign(paper, (1,))
-    paper.create("u", (0,))
+    cluster = ModelCluster(3)
+    cluster.create("t", (1,))
+    reassign(cluster, (1, 2))
+    cluster.in_sync(T0, 1, 2)
+    reassign(cluster, (1,))
+    cluster.create("u", (0,))
     u = TopicPartition("u", 0)
-    paper.do(lambda: paper.decisions.reassignments.alter({u: (2, 0, 1)}))
-    paper.in_sync(u, 0, 2)
-    paper.do(lambda: paper.decisions.shut_down(0))
-    assert paper.led(u)[:3] == (2, 2, (2,))
-    answer = paper.do(lambda: paper.decisions.reassignments.alter({u: None}))[u]
+    cluster.do(lambda: cluster.decisions.reassignments.alter({u: (2, 0, 1)}))
+    cluster.in_sync(u, 0, 2)
+    cluster.do(lambda: cluster.decisions.shut_down(0))
+    assert cluster.led(u)[:3] == (2, 2, (2,))
+    answer = cluster.do(lambda: cluster.decisions.reassignments.alter({u: None}))[u]
     assert isinstance(answer, InvalidReplicaAssignment)
-    assert paper.led(u).leader == 2
+    assert cluster.led(u).leader == 2
 
 
 def test_the_next_controller_goes_on_with_a_reassignment() -> None:
-    paper = Paper(4)
-    paper.create("t", (1, 2))
-    reassign(paper, (3, 0))
-    paper.restart()
-    paper.in_sync(T0, 1, 2, 3, 0)
-    assert paper.assigned(T0) == ReplicaAssignment((3, 0))
+    cluster = ModelCluster(4)
+    cluster.create("t", (1, 2))
+    reassign(cluster, (3, 0))
+    cluster.restart()
+    cluster.in_sync(T0, 1, 2, 3, 0)
+    assert cluster.assigned(T0) == ReplicaAssignment((3, 0))
 
 
 def test_a_reassignment_in_the_node_is_done_and_removed_from_it() -> None:
-    paper = Paper(4)
-    paper.create("t", (1, 2), (2, 1))
+    cluster = ModelCluster(4)
+    cluster.create("t", (1, 2), (2, 1))
     unknown, other = TopicPartition("u", 0), TopicPartition("t", 1)
     requested = {T0: (3, 0), unknown: (1,), other: (1, 2)}
-    paper.nodes[znodes.REASSIGN_PARTITIONS] = (znodes.encode_reassignment(requested), 0)
-    paper.do(lambda: paper.decisions.reassignments.requested_by_node(requested))
-    left = znodes.decode_reassignment(paper.nodes[znodes.REASSIGN_PARTITIONS][0])
+    cluster.nodes[znodes.REASSIGN_PARTITIONS] = (znodes.encode_reassignment(requested), 0)
+    cluster.do(lambda: cluster.decisions.reassignments.requested_by_node(requested))
+    left = znodes.decode_reassignment(cluster.nodes[znodes.REASSIGN_PARTITIONS][0])
     assert left == {T0: (3, 0)}
-    assert paper.assigned(other) == ReplicaAssignment((1, 2))
-    paper.in_sync(T0, 1, 2, 3, 0)
-    assert znodes.REASSIGN_PARTITIONS not in paper.nodes
+    assert cluster.assigned(other) == ReplicaAssignment((1, 2))
+    cluster.in_sync(T0, 1, 2, 3, 0)
+    assert znodes.REASSIGN_PARTITIONS not in cluster.nodes
 
 
 @pytest.mark.parametrize("to", [(), (1, 1), (1, -1), (1, 9)])
 def test_invalid_replicas_are_refused_and_change_nothing(to: tuple[int, ...]) -> None:
-    paper = Paper(3)
-    paper.create("t", (1, 2))
-    assert isinstance(reassign(paper, to), InvalidReplicaAssignment)
-    assert paper.assigned(T0) == ReplicaAssignment((1, 2))
+    cluster = ModelCluster(3)
+    cluster.create("t", (1, 2))
+    assert isinstance(reassign(cluster, to), InvalidReplicaAssignment)
+    assert cluster.assigned(T0) == ReplicaAssignment((1, 2))
 
 
 def test_a_topic_is_deleted_after_it_was_moved() -> None:
-    paper = Paper(4)
-    paper.create("t", (1, 2))
-    reassign(paper, (1, 3))
-    paper.deleting.clear()
-    paper.delete("t")
-    assert paper.deleting == []
-    paper.in_sync(T0, 1, 2, 3)
-    paper.answer_deletions()
-    assert znodes.topic_path("t") not in paper.nodes
+    cluster = ModelCluster(4)
+    cluster.create("t", (1, 2))
+    reassign(cluster, (1, 3))
+    cluster.deleting.clear()
+    cluster.delete("t")
+    assert cluster.deleting == []
+    cluster.in_sync(T0, 1, 2, 3)
+    cluster.answer_deletions()
+    assert znodes.topic_path("t") not in cluster.nodes

@@ -12,7 +12,7 @@ from leadline.controller.state import (
 from leadline.coordination import znodes
 from leadline.coordination.tree import SetData
 from leadline.model import TopicPartition
-from tests.support.controlled import Paper
+from tests.support.controlled import ModelCluster
 
 T0 = TopicPartition("t", 0)
 
@@ -20,12 +20,12 @@ T0 = TopicPartition("t", 0)
 def test_every_state_of_a_partition_can_be_left_and_nothing_follows_what_it_may_not() -> None:
     allowed = {(before, after) for after, predecessors in PARTITION_MAY_FOLLOW.items() for before in predecessors}
     for before, after in itertools.product(PartitionState, PartitionState):
-        paper = Paper(2)
-        paper.create("t", (1,))
-        paper.decisions.state.existing(T0).state = before
-        moved = paper.decisions.transitions.move_partitions((T0,), after)
+        cluster = ModelCluster(2)
+        cluster.create("t", (1,))
+        cluster.decisions.state.existing(T0).state = before
+        moved = cluster.decisions.transitions.move_partitions((T0,), after)
         assert bool(moved) is ((before, after) in allowed)
-        assert paper.decisions.state.existing(T0).state is (after if moved else before)
+        assert cluster.decisions.state.existing(T0).state is (after if moved else before)
     assert {before for before, _ in allowed} == set(PartitionState)
 
 
@@ -33,19 +33,19 @@ def test_every_state_of_a_replica_can_be_left_and_nothing_follows_what_it_may_no
 
     allowed = {(before, after) for after, predecessors in REPLICA_MAY_FOLLOW.items() for before in predecessors}
     for before, after in itertools.product(ReplicaState, ReplicaState):
-        paper = Paper(3)
-        paper.create("t", (1, 2))
+        cluster = ModelCluster(3)
+        cluster.create("t", (1, 2))
         replica = PartitionReplica(T0, 2)
-        paper.decisions.state.replicas[replica] = before
-        moved = paper.decisions.transitions.move_replicas((replica,), after)
+        cluster.decisions.state.replicas[replica] = before
+        moved = cluster.decisions.transitions.move_replicas((replica,), after)
         assert bool(moved) is ((before, after) in allowed)
     assert {before for before, _ in allowed} == set(ReplicaState)
 
 
 def test_a_decision_is_written_once_however_often_it_changes() -> None:
-    paper = Paper()
-    paper.create("t", (1, 2, 0))
-    transitions, before = paper.decisions.transitions, paper.led(T0)
+    cluster = ModelCluster()
+    cluster.create("t", (1, 2, 0))
+    transitions, before = cluster.decisions.transitions, cluster.led(T0)
     for epoch in (1, 2, 3):
         transitions.decide(T0, before._replace(leader_epoch=epoch))
     effects = transitions.take()
@@ -53,35 +53,35 @@ def test_a_decision_is_written_once_however_often_it_changes() -> None:
     assert isinstance(write, SetData)
     assert (write.path, write.expected_version) == (znodes.state_path(T0), before.partition_epoch)
     assert znodes.decode_state(T0, write.data).leader_epoch == 3
-    assert paper.led(T0).partition_epoch == before.partition_epoch + 1
+    assert cluster.led(T0).partition_epoch == before.partition_epoch + 1
     assert not transitions.take()
 
 
 def test_states_are_written_before_assignments_and_these_before_other_writes() -> None:
-    paper = Paper()
-    paper.create("t", (1, 2))
-    transitions = paper.decisions.transitions
+    cluster = ModelCluster()
+    cluster.create("t", (1, 2))
+    transitions = cluster.decisions.transitions
     transitions.remove("/other")
     transitions.write_assignment("t")
-    transitions.decide(T0, paper.led(T0)._replace(leader_epoch=1))
+    transitions.decide(T0, cluster.led(T0)._replace(leader_epoch=1))
     paths = [write.path for write in transitions.take().writes]
     assert paths == [znodes.state_path(T0), znodes.topic_path("t"), "/other"]
 
 
 def test_a_topic_that_is_gone_when_effects_are_taken_is_not_written() -> None:
-    paper = Paper()
-    paper.create("t", (1, 2))
-    transitions = paper.decisions.transitions
+    cluster = ModelCluster()
+    cluster.create("t", (1, 2))
+    transitions = cluster.decisions.transitions
     transitions.write_assignment("t")
-    transitions.decide(T0, paper.led(T0)._replace(leader_epoch=1))
-    paper.decisions.state.forget_topic("t")
+    transitions.decide(T0, cluster.led(T0)._replace(leader_epoch=1))
+    cluster.decisions.state.forget_topic("t")
     assert transitions.take().writes == []
 
 
 def test_requests_of_a_later_batch_are_sent_after_all_of_an_earlier_one() -> None:
-    paper = Paper()
-    paper.create("t", (1, 2))
-    transitions = paper.decisions.transitions
+    cluster = ModelCluster()
+    cluster.create("t", (1, 2))
+    transitions = cluster.decisions.transitions
     transitions.batch.add_stop_replica(1, T0, delete=False)
     transitions.next_batch()
     transitions.batch.add_leader_and_isr((1,), T0)
@@ -90,13 +90,13 @@ def test_requests_of_a_later_batch_are_sent_after_all_of_an_earlier_one() -> Non
 
 
 def test_a_partition_is_stranded_if_live_replicas_exist_and_none_is_in_sync() -> None:
-    paper = Paper()
-    paper.create("t", (1, 2))
-    paper.in_sync(T0, 1)
-    transitions, decision = paper.decisions.transitions, paper.led(T0)
-    paper.decisions.state.brokers.pop(1)
+    cluster = ModelCluster()
+    cluster.create("t", (1, 2))
+    cluster.in_sync(T0, 1)
+    transitions, decision = cluster.decisions.transitions, cluster.led(T0)
+    cluster.decisions.state.brokers.pop(1)
     assert transitions.elect_offline(T0, decision) is None
     assert transitions.take().stranded == {"t"}
-    paper.decisions.state.brokers.pop(2)
+    cluster.decisions.state.brokers.pop(2)
     assert transitions.elect_offline(T0, decision) is None
     assert transitions.take().stranded == set()

@@ -37,7 +37,7 @@ def test_a_new_member_gets_its_id_first() -> None:
     assert shell.timers[JOIN_TIMER] == DELAY_MS
 
 
-def test_who_sends_two_joins_gets_two_answers() -> None:
+def test_a_member_that_sends_two_joins_gets_two_answers() -> None:
     shell = GroupShell()
     shell.settle("a", "b")
     first, second = shell.join("a"), shell.join("a")
@@ -47,7 +47,7 @@ def test_who_sends_two_joins_gets_two_answers() -> None:
     assert shell.replies[second].error == 0
 
 
-def test_who_leaves_while_it_syncs_is_answered() -> None:
+def test_a_member_that_leaves_while_it_syncs_is_answered() -> None:
     shell = GroupShell()
     shell.settle("a", "b")
     shell.join("a")

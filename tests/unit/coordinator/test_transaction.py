@@ -158,7 +158,7 @@ def test_a_fence_counts_from_the_moment_it_is_decided() -> None:
         one.end(ProducerIdAndEpoch(7, 4), commit=False, now_ms=NOW_MS)
 
 
-def test_who_begins_gets_the_next_epoch_and_its_own_timeout() -> None:
+def test_a_producer_that_begins_gets_the_next_epoch_and_its_own_timeout() -> None:
     txn = held(TransactionState.COMPLETE_COMMIT).init(77, None, NOW_MS, None)
     assert (txn.producer_id, txn.producer_epoch, txn.timeout_ms, txn.last_update_ms) == (7, 4, 77, NOW_MS)
     assert (txn.last_producer_id, txn.last_producer_epoch, txn.start_ms) == (7, -1, -1)
@@ -179,7 +179,9 @@ def test_the_first_epoch_is_0_for_every_producer() -> None:
         (ProducerIdAndEpoch(6, 3), None),
     ],
 )
-def test_who_goes_on_names_the_last_epoch_or_the_one_before(expected: ProducerIdAndEpoch, epoch: int | None) -> None:
+def test_a_producer_that_resumes_names_the_last_epoch_or_the_one_before(
+    expected: ProducerIdAndEpoch, epoch: int | None
+) -> None:
     one = held(TransactionState.COMPLETE_ABORT, last_producer_epoch=2)
     if epoch is None:
         with pytest.raises(ProducerFenced):

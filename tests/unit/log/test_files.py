@@ -56,7 +56,7 @@ def test_a_file_that_is_in_use_stays_open_and_an_idle_one_goes(tmp_path: Path) -
     assert idle_path not in open_in(tmp_path)
 
 
-def test_who_reads_from_a_file_that_the_cache_closes_goes_on(tmp_path: Path) -> None:
+def test_a_read_of_a_file_that_the_cache_closes_goes_on(tmp_path: Path) -> None:
     cache = OpenFileCache(1)
     first, second = some_files(tmp_path, 2, cache)
     reading = first.open()

@@ -23,7 +23,7 @@ def four_segments(tmp_path: Path, settings: dict[str, str]) -> tuple[LogBench, L
     return bench, log
 
 
-def doomed(log: Log, now_ms: int, *, high_watermark: int | None = None) -> tuple[list[int], str]:
+def deletable(log: Log, now_ms: int, *, high_watermark: int | None = None) -> tuple[list[int], str]:
     high_watermark = log.high_watermark if high_watermark is None else high_watermark
     deletion = deletable_segments(list(log.segments), log.config, log.log_start, log.log_end, high_watermark, now_ms)
     return [segment.base_offset for segment in deletion.segments], deletion.text
@@ -32,12 +32,12 @@ def doomed(log: Log, now_ms: int, *, high_watermark: int | None = None) -> tuple
 @pytest.mark.parametrize(("hours", "gone"), [(1, []), (2, [0]), (3, [0, 2]), (4, [0, 2, 4]), (9, [0, 2, 4, 6])])
 def test_segments_go_by_the_time_of_their_newest_record(tmp_path: Path, hours: int, gone: list[int]) -> None:
     _, log = four_segments(tmp_path, {"retention.ms": str(HOUR_MS)})
-    assert doomed(log, START_MS + hours * HOUR_MS + 1)[0] == gone
+    assert deletable(log, START_MS + hours * HOUR_MS + 1)[0] == gone
 
 
 def test_for_ever_is_for_ever(tmp_path: Path) -> None:
     _, log = four_segments(tmp_path, {"retention.ms": "-1"})
-    assert doomed(log, START_MS + 1000 * HOUR_MS)[0] == []
+    assert deletable(log, START_MS + 1000 * HOUR_MS)[0] == []
 
 
 def test_segments_go_until_the_size_fits(tmp_path: Path) -> None:
@@ -52,14 +52,14 @@ def test_segments_go_until_the_size_fits(tmp_path: Path) -> None:
         (0, [0, 2, 4, 6]),
     ]:
         log.update_config(LogBench(tmp_path, {"retention.bytes": str(limit), "retention.ms": "-1"}).config)
-        assert doomed(log, START_MS)[0] == gone, limit
+        assert deletable(log, START_MS)[0] == gone, limit
 
 
 def test_segments_below_the_logs_start_go_whatever_the_policy(tmp_path: Path) -> None:
     _, log = four_segments(tmp_path, {"cleanup.policy": "compact", "retention.ms": "0"})
-    assert doomed(log, START_MS + 9 * HOUR_MS)[0] == []
+    assert deletable(log, START_MS + 9 * HOUR_MS)[0] == []
     log.delete_records(5)
-    bases, reason = doomed(log, START_MS)
+    bases, reason = deletable(log, START_MS)
     assert bases == [0, 2]
     assert reason == "they lie below the log start offset 5"
 
@@ -69,7 +69,7 @@ def test_nothing_goes_that_reaches_beyond_the_high_watermark(
     tmp_path: Path, high_watermark: int, gone: list[int]
 ) -> None:
     _, log = four_segments(tmp_path, {"retention.ms": "0"})
-    assert doomed(log, START_MS + 9 * HOUR_MS, high_watermark=high_watermark)[0] == gone
+    assert deletable(log, START_MS + 9 * HOUR_MS, high_watermark=high_watermark)[0] == gone
 
 
 def test_when_all_segments_are_old_a_new_one_is_started_first(tmp_path: Path) -> None:

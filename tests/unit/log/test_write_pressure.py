@@ -83,7 +83,7 @@ def test_it_looks_again_and_again_while_it_is_high() -> None:
     assert len(disk.files) == 3
 
 
-def test_who_writes_much_waits_while_it_is_high_and_goes_on_when_it_is_not() -> None:
+def test_large_appends_wait_while_the_pressure_is_high_and_go_on_when_it_is_not() -> None:
     async def scenario() -> tuple[bool, bool]:
         pressure = WritePressure(Disk(HIGH))
         pressure._set_level(HIGH)

@@ -30,10 +30,10 @@ class Waiting:
 
 @pytest.fixture
 def waiting() -> Waiting:
-    crowd = Waiting()
+    waiting_produces = Waiting()
     for name, offset in (("a", 3), ("b", 5), ("c", 5), ("d", 9)):
-        crowd.waits(name, offset)
-    return crowd
+        waiting_produces.waits(name, offset)
+    return waiting_produces
 
 
 def test_the_high_watermark_acknowledges_all_that_it_passes_once(waiting: Waiting) -> None:
@@ -60,6 +60,6 @@ def test_an_expired_wait_ends_and_the_others_go_on() -> None:
     assert waiting.tell(acknowledgements.passed(3)) == ["b"]
 
 
-def test_who_is_dismissed_waits_no_longer(waiting: Waiting) -> None:
+def test_a_dismissed_wait_ends(waiting: Waiting) -> None:
     assert waiting.tell(waiting.acknowledgements.dismissed()) == ["a", "b", "c", "d"]
     assert waiting.acknowledgements.passed(100) == []

@@ -68,7 +68,7 @@ def test_what_is_truncated_on_the_way_is_not_in_the_copy(tmp_path: Path) -> None
         fill(old, 20)
         await cluster.all_hold(20)
         cluster.cut_off.add(old.id)
-        await eventually(lambda: not old.is_asked)
+        await eventually(lambda: not old.has_waiting_fetches)
         fill(old, 20)
         target, moves = elsewhere(old), old.replicas.throttles.moves
         moves.limit = 0

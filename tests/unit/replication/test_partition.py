@@ -122,7 +122,7 @@ def test_when_a_follower_was_caught_up_last(offset: int, leader_end: int, caught
     assert (follower.caught_up_ms, follower.leader_end, follower.fetched_ms) == (caught_up_ms, leader_end, 200)
 
 
-def test_who_stays_where_it_is_was_caught_up_when_it_was_last_heard() -> None:
+def test_a_follower_without_news_was_caught_up_at_its_last_fetch() -> None:
     """In a fetch session a follower does not repeat partitions that have not changed."""
     leader_state, heard = leader(1, 2, 3), LastContact(NOW_MS)
     leader_state.follower_fetched(2, 10, 0, NOW_MS, last_contact=heard)
@@ -136,7 +136,7 @@ def test_who_stays_where_it_is_was_caught_up_when_it_was_last_heard() -> None:
 
 
 @pytest.mark.parametrize(("epoch", "error"), [(-1, NotLeaderOrFollower), (4, UnknownLeaderEpoch)])
-def test_who_is_not_assigned_is_no_follower(epoch: int, error: type[WireError]) -> None:
+def test_an_unassigned_replica_is_no_follower(epoch: int, error: type[WireError]) -> None:
     with pytest.raises(error, match="9 is not one of"):
         leader(1).follower(9, epoch)
 
@@ -164,7 +164,7 @@ def test_the_low_watermark_is_that_of_the_living() -> None:
 
 
 @pytest.mark.parametrize(("offset", "joins"), [(9, False), (10, True), (11, True)])
-def test_who_joins_has_all_that_earlier_leaders_had(offset: int, joins: bool) -> None:
+def test_a_replica_that_joins_has_all_that_earlier_leaders_had(offset: int, joins: bool) -> None:
     leader_state = leader(1, 2)
     leader_state.log_end = 12
     proposal = leader_state.follower_fetched(3, offset, 0, NOW_MS).alter_isr
@@ -175,7 +175,7 @@ def test_who_joins_has_all_that_earlier_leaders_had(offset: int, joins: bool) ->
 @pytest.mark.parametrize(
     ("live_brokers", "joins"), [({}, False), ({3: ANY_EPOCH}, True), ({3: 8}, True), ({3: 7}, False)]
 )
-def test_who_joins_is_alive_and_the_same_process(live_brokers: dict[int, int], joins: bool) -> None:
+def test_a_replica_that_joins_is_alive_and_the_same_process(live_brokers: dict[int, int], joins: bool) -> None:
     leader_state = leader(1)
     leader_state.brokers = live_brokers
     proposal = leader_state.follower_fetched(3, 10, 0, NOW_MS, broker_epoch=8).alter_isr
@@ -229,7 +229,7 @@ def test_a_silent_follower_that_left_is_not_waited_for() -> None:
     assert leader_state.isr_altered(proposal, decision, NOW_MS + 2).advance_to == 12
 
 
-def test_who_is_late_is_named_with_the_reason() -> None:
+def test_a_late_replica_is_named_with_the_reason() -> None:
     leader_state = leader(1, 2, 3)
     leader_state.follower_fetched(2, 10, 0, NOW_MS)
     leader_state.follower_fetched(3, 9, 0, NOW_MS)

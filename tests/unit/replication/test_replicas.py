@@ -168,7 +168,7 @@ def test_acks_all_waits_for_all_in_sync_replicas(tmp_path: Path, version: int) -
     run(tmp_path, test)
 
 
-def test_who_is_gone_leaves_the_isr_and_joins_again(tmp_path: Path) -> None:
+def test_a_broker_that_is_gone_leaves_the_isr_and_joins_again(tmp_path: Path) -> None:
     async def test(cluster: Brokers) -> None:
         leader = cluster.leader
         await produced(leader, 3)
@@ -196,7 +196,7 @@ def test_what_a_former_leader_wrote_alone_goes(tmp_path: Path) -> None:
         old = cluster.leader
         await produced(old, 3)
         cluster.cut_off.add(old.id)
-        await eventually(lambda: not old.is_asked)  # fetches under way would still carry it out
+        await eventually(lambda: not old.has_waiting_fetches)  # fetches under way would still carry it out
         await produced(old, 4, acks=1)
         await cluster.kill(old.id)
         cluster.cut_off.clear()
@@ -210,13 +210,13 @@ def test_what_a_former_leader_wrote_alone_goes(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_who_had_to_truncate_still_hears_what_is_safe(tmp_path: Path) -> None:
+def test_a_follower_that_truncated_still_gets_the_high_watermark(tmp_path: Path) -> None:
     async def test(cluster: Brokers) -> None:
         old = cluster.leader
         await produced(old, 3)
         await cluster.all_hold(6)
         cluster.cut_off.add(old.id)
-        await eventually(lambda: not old.is_asked)
+        await eventually(lambda: not old.has_waiting_fetches)
         await produced(old, 1, acks=1)
         await cluster.kill(old.id)
         cluster.cut_off.clear()
@@ -252,7 +252,7 @@ def test_a_leader_that_becomes_a_follower_fails_waiting_requests(tmp_path: Path)
         old.replicas.on_drop.append(resigned.append)
         await produced(old, 1)
         cluster.cut_off |= {2, 3}
-        await eventually(lambda: not old.is_asked)
+        await eventually(lambda: not old.has_waiting_fetches)
         waiting = asyncio.create_task(produce(old))
         await eventually(lambda: old.log.log_end == 4)
         await old.replicas.follow(TP, TOPIC_ID, LeaderAndIsr(2, 5, (1, 2, 3)))
@@ -494,7 +494,7 @@ def test_a_broker_that_leaves_copies_nothing_that_it_is_not_to_join(tmp_path: Pa
     run(tmp_path, test)
 
 
-def test_who_waits_goes_on_when_a_broker_is_gone(tmp_path: Path) -> None:
+def test_waiting_produces_go_on_when_a_broker_is_gone(tmp_path: Path) -> None:
     """A producer for a replica that was about to join, a deletion of records for one that should delete them, too."""
 
     async def test(cluster: Brokers) -> None:

@@ -39,7 +39,7 @@ async def filled_while_one_is_away(cluster: Brokers) -> Node:
 
 @pytest.mark.parametrize("side", ["leader", "follower"])
 @pytest.mark.parametrize("replicas", ["*", "0:1,0:3"])
-def test_who_comes_back_is_fed_at_the_rate_of_the_throttle(tmp_path: Path, side: str, replicas: str) -> None:
+def test_a_returning_replica_copies_at_the_throttled_rate(tmp_path: Path, side: str, replicas: str) -> None:
     async def test() -> None:
         named = brokers(tmp_path, leader_replication_throttled_replicas=replicas)
         if side == "follower":

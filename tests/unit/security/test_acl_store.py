@@ -259,7 +259,7 @@ def test_a_change_goes_on_top_of_what_others_wrote_meanwhile(run: Run, tree: Tre
     run(scenario())
 
 
-def test_who_is_never_quick_enough_gives_up(run: Run, tree: Tree) -> None:
+def test_a_writer_that_is_never_quick_enough_gives_up(run: Run, tree: Tree) -> None:
     async def scenario() -> None:
         async with started(a_store(cast(Tree, Quicker(tree, 99)))) as (one,):
             (error,) = await one.create(bind(TOPIC, READ))

@@ -51,7 +51,9 @@ def test_the_first_of_the_eight_levels_that_is_set_applies(level: int) -> None:
     [(0, False, False), (1, False, False), (2, True, False), (3, False, False), (4, False, False), (5, True, False),
      (6, False, True), (7, False, True)],
 )  # fmt: skip
-def test_who_shares_a_measure(level: int, shares_user: bool, shares_client: bool) -> None:
+def test_the_level_of_a_quota_decides_which_clients_share_a_measure(
+    level: int, shares_user: bool, shares_client: bool
+) -> None:
     """Alone, and with a quota of another level that applies to none of them."""
     other = QuotaEntity("nobody", "nothing") if level > 1 else QuotaEntity("nobody")
     for others in ((), (other, QuotaEntity(None, "nothing"))):

@@ -149,7 +149,7 @@ def test_a_token_is_found_by_its_hmac_and_by_no_other() -> None:
         cache.by_hmac(hmac)
 
 
-def test_who_may_describe_which_tokens() -> None:
+def test_tokens_are_described_to_their_owners_and_by_rights() -> None:
     mine, for_bob = replace(TOKEN, id="mine"), replace(TOKEN, id="for", owner=BOB, requester=CLARA, renewers=())
     cache = a_cache(mine, for_bob)
 

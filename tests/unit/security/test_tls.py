@@ -119,7 +119,7 @@ def test_a_handshake_in_each_protocol(protocol: str) -> None:
         ("none", STRANGER, "ANONYMOUS"),
     ],
 )
-def test_who_a_client_is_by_its_certificate(
+def test_the_principal_of_a_client_comes_from_its_certificate(
     protocol: str, client_auth: str, identity: ChainedIdentity | None, principal: str | None
 ) -> None:
     server, near = listener(client_auth=client_auth).server_context, client(identity, protocol=protocol)

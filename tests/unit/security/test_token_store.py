@@ -119,7 +119,7 @@ def test_a_token_that_another_broker_deleted_is_not_revived(run: Run, tree: Tree
     check(run, tree, scenario)
 
 
-def test_who_holds_no_part_of_a_token_changes_nothing(run: Run, tree: Tree) -> None:
+def test_a_principal_without_a_part_in_a_token_changes_nothing(run: Run, tree: Tree) -> None:
     async def scenario(one: TokenStore, other: TokenStore, clock: AheadClock) -> None:
         token = await one.create(ALICE, CLARA, [BOB], -1)
         with pytest.raises(DelegationTokenOwnerMismatch):

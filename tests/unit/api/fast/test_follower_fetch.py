@@ -85,7 +85,7 @@ async def leading(path: Path, **topic: str) -> AsyncIterator[tuple[Brokers, Node
         await cluster.all_hold(10)
         leader.hosted.leader.lag_ms = 1 << 40
         cluster.cut_off |= set(cluster.ids) - {leader.id}
-        await eventually(lambda: not leader.is_asked)
+        await eventually(lambda: not leader.has_waiting_fetches)
         yield cluster, leader
 
 
@@ -150,13 +150,13 @@ def test_a_waiting_fetch_is_answered_with_the_next_append(tmp_path: Path) -> Non
         (part,) = answer.responses[0].partitions
         assert isinstance(part.records, bytes | bytearray | memoryview)
         assert len(part.records) == len(batch(2, size=100)) + len(batch(1, size=100)), "both in one answer"
-        assert not leader.is_asked
+        assert not leader.has_waiting_fetches
 
     run(tmp_path, test)
 
 
 @pytest.mark.parametrize("topic", [{}, {"message_timestamp_type": "LogAppendTime"}, {"compression_type": "gzip"}])
-def test_who_waits_is_given_what_is_stored_without_a_look_at_the_file(tmp_path: Path, topic: dict[str, str]) -> None:
+def test_a_waiting_fetch_gets_new_batches_from_memory(tmp_path: Path, topic: dict[str, str]) -> None:
     async def test(leader: Node) -> None:
         fetch_request = request((opened(leader), 1))
         fetch_request.max_wait_ms = 60_000
@@ -193,7 +193,7 @@ def test_each_fetch_of_a_session_waits_its_own_time(tmp_path: Path, waits_ms: li
             answer = decode(FetchResponse, bytearray(joined(await waiting))[9:], 16)
             assert bool(answer.responses) is (n == 0)
         assert loop.time() - began >= waits_ms[-1] / 1000
-        assert not leader.is_asked
+        assert not leader.has_waiting_fetches
 
     run(tmp_path, test)
 
@@ -215,15 +215,15 @@ def test_a_waiting_fetch_is_not_answered_with_the_partitions_of_the_next_one(tmp
     run(tmp_path, test)
 
 
-def test_who_gives_up_waiting_is_forgotten(tmp_path: Path) -> None:
+def test_a_cancelled_fetch_is_forgotten(tmp_path: Path) -> None:
     async def test(leader: Node) -> None:
         fetch_request = request((opened(leader), 1))
         fetch_request.max_wait_ms = 60_000
         waiting = fast(leader, fetch_request)
         assert isinstance(waiting, asyncio.Future)
-        assert leader.is_asked
+        assert leader.has_waiting_fetches
         waiting.cancel()
-        assert not leader.is_asked
+        assert not leader.has_waiting_fetches
         leader.replicas.append(TP, batch(1, size=100))
         await asyncio.sleep(0)
 
@@ -250,7 +250,7 @@ def test_a_waiting_fetch_does_not_get_a_duplicate_batch(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_who_leads_no_longer_says_so_at_once(tmp_path: Path) -> None:
+def test_a_deposed_leader_answers_waiting_fetches_at_once(tmp_path: Path) -> None:
     async def test(leader: Node) -> None:
         fetch_request = request((opened(leader), 1))
         fetch_request.max_wait_ms = 60_000
@@ -264,7 +264,7 @@ def test_who_leads_no_longer_says_so_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_idle", [False, True])
-def test_who_is_not_in_sync_may_join_without_saying_again_where_it_is(tmp_path: Path, is_idle: bool) -> None:
+def test_a_follower_may_join_the_isr_by_a_fetch_without_partitions(tmp_path: Path, is_idle: bool) -> None:
     """`is_idle`: the leader was elected again since the last record, so the follower's last epoch is not the latest."""
 
     async def test(leader: Node) -> None:

@@ -62,7 +62,7 @@ def stalled_in_a_group(reader: TopicReader, seconds: int, monkeypatch: pytest.Mo
         stall.check()
 
 
-def test_who_reads_to_the_end_gives_up_a_group_that_hands_out_nothing(
+def test_a_consumer_to_the_end_gives_up_a_group_without_an_assignment(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(Failure, match="assigned no partition to this member yet: the topic cannot be read to its end"):

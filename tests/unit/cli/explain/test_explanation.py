@@ -84,7 +84,7 @@ def test_each_replica_is_shown_by_its_own_report_and_its_leaders() -> None:
     assert states(explanation) == {1: "fetched 40 ms ago", 2: "leads", 3: "fetched 50 ms ago, caught up 1 min 30 s ago"}
 
 
-def test_who_does_not_copy_says_why() -> None:
+def test_a_replica_that_does_not_copy_is_shown_with_the_reason() -> None:
     failed = report(1, 10, follows={"state": "FAILED", "offset": 10, "why": "leader epoch 1 is over"})
     explanation = explain_partition(reports(LEADER, failed, silent={3: "its broker is away"}))
     assert states(explanation) == {1: "failed: leader epoch 1 is over", 2: "leads", 3: "its broker is away"}

@@ -59,7 +59,7 @@ async def through_to(tree: ZooKeeperTree) -> None:
         await asyncio.sleep(0.01)
 
 
-async def told_of(tree: ZooKeeperTree, path: str, change: Change) -> None:
+async def wait_for_change(tree: ZooKeeperTree, path: str, change: Change) -> None:
     """Waits until a change has been seen. It may have happened already."""
     changed = asyncio.Event()
     await tree.watch(path, lambda event: changed.set() if event.change is change else None)
@@ -174,7 +174,7 @@ def test_no_more_calls_are_under_way_than_allowed(run: Run, server: ZooKeeper, i
             tree, other = await through(proxy, in_zookeeper), await in_zookeeper.open()
             proxy.lose_answers()
             calls = asyncio.gather(*(tree.create(f"/{number}") for number in range(30)), return_exceptions=True)
-            await told_of(other, "/9", Change.CREATED)
+            await wait_for_change(other, "/9", Change.CREATED)
             assert proxy.frames() == 10
             assert len(await other.children("/") or []) == 10
             proxy.cut()
@@ -258,7 +258,7 @@ def test_a_break_longer_than_the_session_ends_it_and_begins_another(
             proxy.cut()
             assert await next_of(states) is SUSPENDED
             waiting = asyncio.gather(tree.get("/mine"), tree.create("/late"), return_exceptions=True)
-            await told_of(other, "/mine", Change.DELETED)
+            await wait_for_change(other, "/mine", Change.DELETED)
             proxy.mend()
             assert await next_of(states) is EXPIRED
             assert tree.session == session
@@ -288,7 +288,7 @@ def test_what_is_left_of_an_expired_session_connects_no_more(run: Run, server: Z
             other, states = await InZooKeeper(server.connect).open(), states_of(tree)
             path = (await tree.create(f"/{tree.session}", ephemeral=True)).path
             proxy.cut()
-            await told_of(other, path, Change.DELETED)
+            await wait_for_change(other, path, Change.DELETED)
             proxy.mend()
             assert [await next_of(states) for _ in range(3)] == [SUSPENDED, EXPIRED, CONNECTED]
             await tree.close()
@@ -327,7 +327,7 @@ def test_an_answer_that_was_lost(
             states = states_of(tree)
             proxy.lose_answers()
             lost = asyncio.gather(call(tree), tree.create("/done"), return_exceptions=True)
-            await told_of(other, "/done", Change.CREATED)
+            await wait_for_change(other, "/done", Change.CREATED)
             proxy.cut()
             proxy.mend()
             result = (await lost)[0]
@@ -387,8 +387,8 @@ def test_a_tree_without_a_way_to_zookeeper_can_be_closed(
     run(scenario())
 
 
-class Storm:
-    """Callers at work while the way to ZooKeeper breaks again and again."""
+class InterruptedCallers:
+    """Callers at work while the connection to ZooKeeper breaks again and again."""
 
     def __init__(self, tree: ZooKeeperTree, other: ZooKeeperTree, proxy: Proxy, seed: int) -> None:
         self.tree, self.other, self.proxy, self.chance = tree, other, proxy, random.Random(seed)
@@ -410,7 +410,7 @@ class Storm:
             except (ConnectionLost, SessionExpired):
                 await asyncio.sleep(0.001)
 
-    async def blow(self) -> None:
+    async def break_connections(self) -> None:
         """One of the breaks is longer than the session."""
         session = await self.tree.create("/session", ephemeral=True)
         for gust in range(15):
@@ -421,7 +421,7 @@ class Storm:
                 await asyncio.sleep(self.chance.uniform(0, 0.02))
             self.proxy.cut()
             if gust == 7:
-                await told_of(self.other, session.path, Change.DELETED)
+                await wait_for_change(self.other, session.path, Change.DELETED)
             self.proxy.mend()
         self.calm.set()
 
@@ -444,19 +444,19 @@ def test_in_a_storm_every_call_ends_and_what_was_acknowledged_is_there(
         home = InZooKeeper(f"{in_zookeeper.connect}/{seed}")
         async with proxy_to(server.port) as proxy:
             tree, other = await through(proxy, home, session_timeout_ms=SHORT_SESSION_MS), await home.open()
-            storm = Storm(tree, other, proxy, seed)
-            tree.watch_session(lambda state: storm.look(state) if state is CONNECTED else None)
-            await tree.watch_children("/", storm.look)
+            callers = InterruptedCallers(tree, other, proxy, seed)
+            tree.watch_session(lambda state: callers.look(state) if state is CONNECTED else None)
+            await tree.watch_children("/", callers.look)
             async with asyncio.timeout(WAIT_S):
-                await asyncio.gather(storm.blow(), *map(storm.work, range(20)))
+                await asyncio.gather(callers.break_connections(), *map(callers.work, range(20)))
                 await through_to(tree)
-                while storm.looking:
-                    await asyncio.wait(storm.looking)
-            assert storm.children == await other.children("/")
-            assert len(storm.created) > 50
-            nodes = await asyncio.gather(*map(other.get, storm.created))
+                while callers.looking:
+                    await asyncio.wait(callers.looking)
+            assert callers.children == await other.children("/")
+            assert len(callers.created) > 50
+            nodes = await asyncio.gather(*map(other.get, callers.created))
             assert [node and (node.czxid, node.version) for node in nodes] == [
-                (czxid, 1) for czxid in storm.created.values()
+                (czxid, 1) for czxid in callers.created.values()
             ]
             await tree.close()
             assert not [name for name in await other.children("/") or [] if name.endswith("e")]

@@ -28,7 +28,7 @@ def mapped(pairs: list[tuple[int, int]]) -> OffsetMap:
 
 
 @given(copied())
-def test_who_goes_on_over_there_misses_nothing_and_reads_nothing_twice(pairs: list[tuple[int, int]]) -> None:
+def test_a_translated_offset_misses_nothing_and_repeats_nothing(pairs: list[tuple[int, int]]) -> None:
     there = mapped(pairs)
     for offset in range(pairs[-1][0] + 3 if pairs else 0):
         target = there.translate(TP, offset)
