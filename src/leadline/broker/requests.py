@@ -56,7 +56,7 @@ class Requests:
             if reply is None:
                 head = rest_of_head(frame, key, version, correlation_id)
                 served = self._handle(entry, head, connection, frame, started)
-            elif self._quotas.are_enabled and key != FETCH:  # a fetch on the fast path is a follower's, and exempt
+            elif self._quotas.is_any_set and key != FETCH:  # a fetch on the fast path is a follower's, and exempt
                 meter = self._meter(key, client_id_of(frame), connection, frame, started)
                 served = _metered(reply, meter, entry, version)
             elif isinstance(reply, Future):
@@ -77,7 +77,7 @@ class Requests:
         if not head.is_supported:
             return _unsupported(head.api_key, head.version, head.correlation_id)
         meter = None
-        if self._quotas.are_enabled:
+        if self._quotas.is_any_set:
             meter = self._meter(head.api_key, head.client_id, connection, frame, started_s)
         ctx = Context(self.services, head.version, head.client_id, connection.client, entry.authorization, meter)
         answer = serve_without_collections(entry.serve, frame, head.body_at, ctx)

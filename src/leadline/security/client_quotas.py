@@ -112,6 +112,7 @@ class ClientQuotas:
         self.samples, self.sample_ms = samples, sample_ms
         self._mutation_window = mutation_samples, mutation_sample_ms
         self.are_enabled = False  # whether anything is recorded
+        self.is_any_set = False  # there is a quota, or was one: until then, nobody needs to record anything
         self._levels = _Levels.NONE
         self._bounds: dict[QuotaKind, dict[QuotaEntity, float]] = {kind: {} for kind in QuotaKind}
         self._measures: dict[QuotaKind, dict[_MeasureKey, ClientMeasure]] = {kind: {} for kind in QuotaKind}
@@ -120,6 +121,7 @@ class ClientQuotas:
     def put(self, entity: QuotaEntity, quotas: Mapping[QuotaKind, float]) -> None:
         """All quotas of an entity, in place of those before; none of them: its node has none, or is gone."""
         self.are_enabled = True
+        self.is_any_set = self.is_any_set or len(quotas) > 0
         if entity.user is None:
             self._levels |= _Levels.CLIENT_ID
         else:
