@@ -10,7 +10,7 @@ The first that is set applies, for each kind of quota by itself:
 
 1, 2, 4 and 5 give each pair of user and client id a measure of its own; 3 and 6 one to each user; 7 and 8 one to each
 client id, whoever uses it. A user is the name of a principal, without its type.
-    without any quota nothing is recorded; once a node of a user or a client id was seen, everything is, as in Kafka
+    without any quota nothing is recorded; once a node of a user or a client id was seen, everything can be, as in Kafka
     a quota that changes counts at once for what was recorded before
     a client without an id counts as one with an empty id, and the default covers it: it cannot escape
 
