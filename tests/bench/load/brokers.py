@@ -44,6 +44,7 @@ class Broker:
     folder: Path  # of its partitions
     port: int
     command: list[str]
+    secure_port: int = 0  # of a listener with SASL_SSL, if it has one
     process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def start(self) -> float:
@@ -119,27 +120,30 @@ class Broker:
 
 
 def leadline(folder: Path, settings: Mapping[str, str] = SETTINGS) -> Broker:
-    port = _free_port()
-    sets = {**_places(folder, port), **settings}.items()
+    port, secure_port = _free_port(), _free_port()
+    sets = {**_places(folder, port, secure_port, settings), **settings}.items()
     arguments = [part for name, value in sets for part in ("--set", f"{name}={value}")]
-    return Broker("Leadline", folder, port, [sys.executable, "-m", "leadline", "start", *arguments])
+    return Broker("Leadline", folder, port, [sys.executable, "-m", "leadline", "start", *arguments], secure_port)
 
 
 def kafka(folder: Path, keeper: ZooKeeper, settings: Mapping[str, str] = SETTINGS) -> Broker:
     """Each in a corner of its own of one ZooKeeper."""
-    port = _free_port()
+    port, secure_port = _free_port(), _free_port()
     own = {"broker.id": "0", "zookeeper.connect": f"{keeper.connect}/{folder.name}"}
     properties = folder.with_suffix(".properties")
-    all_settings = {**_places(folder, port), **own, **settings}
+    all_settings = {**_places(folder, port, secure_port, settings), **own, **settings}
     properties.write_text("".join(f"{name}={value}\n" for name, value in all_settings.items()))
     classes = f"{jars.compiled(jars.HERE / 'java' / 'Leash.java')}{os.pathsep}{jars.libs()}/*"
     logging = f"-Dlog4j.configuration={jars.LOG4J.as_uri()}"
     command = [jars.java(), *BROKER_OPTIONS, logging, "-cp", classes, "Leash", "kafka.Kafka", str(properties)]
-    return Broker("Kafka", folder, port, command)
+    return Broker("Kafka", folder, port, command, secure_port)
 
 
-def _places(folder: Path, port: int) -> dict[str, str]:
-    return {"log.dirs": str(folder), "listeners": f"PLAINTEXT://{HOST}:{port}"}
+def _places(folder: Path, port: int, secure_port: int, settings: Mapping[str, str]) -> dict[str, str]:
+    listeners = f"PLAINTEXT://{HOST}:{port}"
+    if "ssl.keystore.location" in settings:
+        listeners += f",SASL_SSL://{HOST}:{secure_port}"
+    return {"log.dirs": str(folder), "listeners": listeners}
 
 
 def _environment() -> dict[str, str]:

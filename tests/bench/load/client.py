@@ -6,7 +6,7 @@ be the batches that were produced, each offset once and in order.
 
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import TypeVar
 
@@ -32,6 +32,7 @@ MAX_FETCH_BYTES, MAX_PARTITION_BYTES = 50 << 20, 1 << 20
 IN_FLIGHT = 5
 NOT_CONTROLLER = 41
 
+Connect = Callable[[int], "Connection"]  # to a port
 M = TypeVar("M", bound=Message)
 _SIZE = Struct(">i")
 _BATCH = Struct(">qi11xi")  # base offset, length, last offset delta
@@ -42,9 +43,11 @@ class Refused(Exception):
 
 
 class Connection:
-    def __init__(self, port: int) -> None:
-        self.sock = socket.create_connection((HOST, port), timeout=TIMEOUT_S)
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(self, port: int, protect: Callable[[socket.socket], socket.socket] = lambda sock: sock) -> None:
+        """`protect`: what goes around the socket, such as TLS."""
+        sock = socket.create_connection((HOST, port), timeout=TIMEOUT_S)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock = protect(sock)
         self._buffer = bytearray(1 << 16)
 
     def __enter__(self) -> "Connection":
@@ -127,9 +130,17 @@ class Producer:
     """The same batch again and again, to the partitions of a topic in turns; it must be the only one there."""
 
     def __init__(
-        self, port: int, topic: str, batch: bytes, *, records: int, partitions: int = 1, acks: int = 1
+        self,
+        port: int,
+        topic: str,
+        batch: bytes,
+        *,
+        records: int,
+        partitions: int = 1,
+        acks: int = 1,
+        connect: Connect = Connection,
     ) -> None:
-        self._sock = Connection(port).sock
+        self._sock = connect(port).sock
         self._records, self._partitions = records, partitions
         self._requests = [_produce_request(topic, n, batch, acks) for n in range(partitions)]
         name = len(topic.encode())
@@ -190,10 +201,10 @@ def _produce_request(topic: str, partition: int, batch: bytes, acks: int) -> byt
     return frame(request, PRODUCE_VERSION, correlation_id=partition)
 
 
-def fetch_all(port: int, topic: str, ends: Sequence[int]) -> int:
+def fetch_all(port: int, topic: str, ends: Sequence[int], connect: Connect = Connection) -> int:
     """Reads each partition from its start to its end; the bytes of all batches."""
     offsets, total = [0] * len(ends), 0
-    with Connection(port) as connection:
+    with connect(port) as connection:
         while offsets != list(ends):
             answer = connection.ask(_fetch_request(topic, offsets), FetchResponse, FETCH_VERSION)
             for part in answer.responses[0].partitions:
