@@ -42,7 +42,8 @@ from tests.conformance.both import Side
 from tests.conformance.kafka.broker import ZooKeeper, _free_port, broker, zookeeper
 from tests.conformance.kafka.tools import tool
 from tests.support.broker import RunningBroker, until_killed
-from tests.support.java_stores import ChainedIdentity, authority, issued, jks
+from tests.support.certificates import Identity, issued, new_authority
+from tests.support.java_stores import jks
 from tests.support.proxy import proxy_to
 from tests.support.waiting import until
 
@@ -66,7 +67,7 @@ class Secured(NamedTuple):
     kafka: Side
     ours: Side
     ssl_ports: dict[str, int]  # by the name of the side
-    identities: dict[str, ChainedIdentity]
+    identities: dict[str, Identity]
 
     @property
     def sides(self) -> tuple[Side, Side]:
@@ -77,7 +78,7 @@ class Secured(NamedTuple):
         return write_store(self.folder, file, self.identities[identity], at_s)
 
 
-def write_store(folder: Path, file: str, identity: ChainedIdentity, at_s: int = 0) -> str:
+def write_store(folder: Path, file: str, identity: Identity, at_s: int = 0) -> str:
     path = folder / file
     path.write_bytes(jks(STORE_PASSWORD, {"key": identity}, {}))
     os.utime(path, (path.stat().st_atime, path.stat().st_mtime + at_s))
@@ -122,7 +123,7 @@ async def write_settings(connect: str, config: dict[str, str]) -> None:
     await tree.close()
 
 
-def secured_zookeeper(folder: Path, secure_port: int, identities: dict[str, ChainedIdentity]) -> Any:
+def secured_zookeeper(folder: Path, secure_port: int, identities: dict[str, Identity]) -> Any:
     (folder / "server.conf").write_text(f'Server {{ {DIGEST} user_{USER}="{PASSWORD}"; }};')
     (folder / "client.conf").write_text(f'Client {{ {DIGEST} username="{USER}" password="{PASSWORD}"; }};')
     (folder / "zookeeper.pem").write_text(identities["zookeeper"].key_pem() + identities["zookeeper"].chain_pem)
@@ -148,7 +149,7 @@ def secured_zookeeper(folder: Path, secure_port: int, identities: dict[str, Chai
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    folder, ca = tmp_path_factory.mktemp("secured"), authority()
+    folder, ca = tmp_path_factory.mktemp("secured"), new_authority()
     identities = {name: issued(ca) for name in ("first", "second", "third")}
     identities |= {"ca": ca, "stranger": issued(ca, "stranger"), "client": issued(ca, "client")}
     identities["zookeeper"] = issued(ca, "zookeeper", ("127.0.0.1",))
@@ -406,7 +407,7 @@ def test_a_session_that_reconnects_logs_in_again_before_anything_else(secured: S
 def test_tls_compares_names_and_authorities_as_set(
     secured: Secured, host: str, settings: dict[str, str], problem: str | None
 ) -> None:
-    (secured.folder / "other.pem").write_text(authority("other").certificate_pem)
+    (secured.folder / "other.pem").write_text(new_authority("other").certificate_pem)
     properties = {
         "zookeeper.connect": f"{host}:{secured.secure_port}",
         "zookeeper.ssl.client.enable": "true",

@@ -22,14 +22,15 @@ from leadline.security.principal_mapping import NoMatchingRule, PrincipalMapping
 from leadline.security.secret import Secret
 from leadline.security.tls import ListenerTls, TlsSettings
 from tests.conformance.kafka import jars
-from tests.support.java_stores import authority, der, issued
+from tests.support.certificates import issued, new_authority
+from tests.support.java_stores import der
 
 pytestmark = pytest.mark.conformance
 
 PASSWORD, KEY_PASSWORD = "store-password", "key-password"
 WRONG = Secret.of("wrong")
-ROOT, OTHER = authority("root"), authority("other")
-BROKER = issued(authority("middle", ROOT))
+ROOT, OTHER = new_authority("root"), new_authority("other")
+BROKER = issued(new_authority("middle", ROOT))
 LEGACY = "-J-Dkeystore.pkcs12.legacy"
 JAVA_S = 120
 

@@ -148,7 +148,7 @@ def altered_settings(broker: SecuredBroker, answers: Answers, folder: Path) -> N
         {f"{prefix}plain.sasl.jaas.config": line},
         {f"{prefix}plain.sasl.jaas.config": line.replace(";", "")},
         {f"{prefix}ssl.keystore.password": STORE_PASSWORD, f"{prefix}ssl.keystore.location": str(folder / "none")},
-        {f"{prefix}ssl.keystore.key": authority().issue("other").key_pem.decode()},
+        {f"{prefix}ssl.keystore.key": authority().issue("other").key_pem()},
         {"ssl.truststore.password": STORE_PASSWORD},
         {"delegation.token.secret.key": ALTERED},
         {"password.encoder.secret": ALTERED},

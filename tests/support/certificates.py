@@ -1,4 +1,4 @@
-"""A certificate authority for tests, and certificates of it: made in memory, with keys that are quick to make."""
+"""Certificate authorities for tests, and keys with their certificates: in memory, of a kind that is quick to make."""
 
 import datetime
 import ipaddress
@@ -8,68 +8,134 @@ from functools import cache
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    KeySerializationEncryption,
+    NoEncryption,
+    PrivateFormat,
+    pkcs12,
+)
 from cryptography.x509.oid import NameOID
 
-DAY = datetime.timedelta(days=1)
+NOW = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+FAR = datetime.datetime(2200, 1, 1, tzinfo=datetime.UTC)
+LOCAL_NAMES = ("localhost", "127.0.0.1")
 
 
 @dataclass(frozen=True)
 class Identity:
-    """A key with its certificate."""
+    """A key with its certificate and those that vouch for it."""
 
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
+    issuers: tuple[x509.Certificate, ...] = ()  # nearest first
 
     @property
-    def key_pem(self) -> bytes:
-        return self.key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
+    def chain(self) -> list[bytes]:
+        return [part.public_bytes(Encoding.DER) for part in (self.certificate, *self.issuers)]
 
     @property
-    def certificate_pem(self) -> bytes:
-        return self.certificate.public_bytes(serialization.Encoding.PEM)
+    def chain_pem(self) -> str:
+        return "".join(part.public_bytes(Encoding.PEM).decode() for part in (self.certificate, *self.issuers))
+
+    @property
+    def certificate_pem(self) -> str:
+        return self.certificate.public_bytes(Encoding.PEM).decode()
+
+    @property
+    def der(self) -> bytes:
+        """The key, in PKCS#8."""
+        return self.key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+
+    def key_pem(self, password: str | None = None, format: PrivateFormat = PrivateFormat.PKCS8) -> str:
+        encryption: KeySerializationEncryption = NoEncryption()
+        if password is not None:
+            encryption = BestAvailableEncryption(password.encode())
+        return self.key.private_bytes(Encoding.PEM, format, encryption).decode()
+
+    def pkcs12(self, password: str, others: tuple[x509.Certificate, ...] = ()) -> bytes:
+        encryption = BestAvailableEncryption(password.encode())
+        certificates = [*self.issuers, *others]
+        return pkcs12.serialize_key_and_certificates(b"kafka", self.key, self.certificate, certificates, encryption)
 
     def write(self, path: Path) -> Path:
-        """Into one file, as `load_cert_chain` takes it."""
-        path.write_bytes(self.key_pem + self.certificate_pem)
+        """Key and certificate into one file, as `load_cert_chain` takes it."""
+        path.write_text(self.key_pem() + self.certificate_pem)
         return path
 
 
-class CertificateAuthority:
-    def __init__(self, name: str = "Test CA") -> None:
-        self.identity = _signed(name, None)
-
-    @property
-    def pem(self) -> str:
-        return self.identity.certificate_pem.decode()
-
-    def issue(self, name: str, *, days: int = 30) -> Identity:
-        """Valid for localhost. A negative number of days: it has expired."""
-        return _signed(name, self.identity, days=days)
+def name(common_name: str, organization: str = "Acme") -> x509.Name:
+    return x509.Name(
+        [
+            x509.NameAttribute(NameOID.COUNTRY_NAME, "DE"),
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization),
+            x509.NameAttribute(NameOID.COMMON_NAME, common_name),
+        ]
+    )
 
 
-def _signed(name: str, issuer: Identity | None, days: int = 30) -> Identity:
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    names: list[x509.GeneralName] = [
-        x509.DNSName("localhost"),
-        x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
-    ]
+def new_authority(common_name: str = "ca", issuer: Identity | None = None) -> Identity:
+    """A certificate authority: a root, or one below another."""
+    return _signed(name(common_name), issuer, FAR, [], is_authority=True)
+
+
+def issued(
+    issuer: Identity,
+    subject: str | x509.Name = "broker",
+    names: tuple[str, ...] = ("localhost",),
+    until: datetime.datetime = FAR,
+) -> Identity:
+    general: list[x509.GeneralName] = []
+    for text in names:
+        is_address = text.replace(".", "").isdigit()
+        general.append(x509.IPAddress(ipaddress.ip_address(text)) if is_address else x509.DNSName(text))
+    return _signed(name(subject) if isinstance(subject, str) else subject, issuer, until, general)
+
+
+def _signed(
+    subject: x509.Name,
+    issuer: Identity | None,
+    until: datetime.datetime,
+    names: list[x509.GeneralName],
+    is_authority: bool = False,
+) -> Identity:
+    key = ec.generate_private_key(ec.SECP256R1())
     builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
-        .issuer_name(subject if issuer is None else issuer.certificate.subject)
+        .issuer_name(issuer.certificate.subject if issuer else subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - 60 * DAY)
-        .not_valid_after(now + days * DAY)
-        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .not_valid_before(NOW)
+        .not_valid_after(until)
+        .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
     )
-    return Identity(key, builder.sign(key if issuer is None else issuer.key, hashes.SHA256()))
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    certificate = builder.sign(issuer.key if issuer else key, hashes.SHA256())
+    issuers = () if issuer is None else (issuer.certificate, *issuer.issuers)
+    return Identity(key, certificate, issuers)
+
+
+# One for all tests that need no other
+
+
+class CertificateAuthority:
+    def __init__(self, common_name: str = "Test CA") -> None:
+        self._identity = new_authority(common_name)
+
+    @property
+    def pem(self) -> str:
+        return self._identity.certificate_pem
+
+    def issue(self, common_name: str, *, days: int = 30) -> Identity:
+        """Valid for localhost. A negative number of days: it has expired."""
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+        until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
+        return issued(self._identity, subject, LOCAL_NAMES, until)
 
 
 @cache

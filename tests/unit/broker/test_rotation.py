@@ -92,7 +92,7 @@ async def stored(broker: Broker) -> dict[str, str]:
 
 
 def der(identity: Identity) -> bytes:
-    return ssl.PEM_cert_to_DER_cert(identity.certificate_pem.decode())
+    return ssl.PEM_cert_to_DER_cert(identity.certificate_pem)
 
 
 def test_another_key_store_is_in_force_for_new_connections_and_after_a_restart(tmp_path: Path) -> None:
@@ -114,8 +114,8 @@ def test_a_key_within_the_settings_is_encoded_in_the_tree_and_never_shown(tmp_pa
     del properties["ssl.keystore.location"]
     static = {f"{LISTENER}keystore.location": str(tmp_path / "server.pem")}
     pem = {
-        f"{LISTENER}keystore.key": successor.key_pem.decode(),
-        f"{LISTENER}keystore.certificate.chain": successor.certificate_pem.decode(),
+        f"{LISTENER}keystore.key": successor.key_pem(),
+        f"{LISTENER}keystore.certificate.chain": successor.certificate_pem,
     }
 
     async def main() -> None:
@@ -123,7 +123,7 @@ def test_a_key_within_the_settings_is_encoded_in_the_tree_and_never_shown(tmp_pa
             code, message = await alter(broker, pem)
             assert (code, "Both SSL key store location and" in message) == (INVALID_REQUEST, True)
         first = authority().issue("localhost")
-        inline = dict(zip(pem, (first.key_pem.decode(), first.certificate_pem.decode()), strict=True))
+        inline = dict(zip(pem, (first.key_pem(), first.certificate_pem), strict=True))
         async with running(properties | inline) as broker:
             assert await shown(broker) == der(first)
             assert await alter(broker, pem) == (NONE, "")
@@ -260,8 +260,8 @@ def test_what_a_tool_wrote_before_the_start_holds_and_an_old_secret_is_replaced(
         del properties[name]
     written = {
         f"{LISTENER}keystore.type": "PEM",
-        f"{LISTENER}keystore.key": inline.key_pem.decode(),
-        f"{LISTENER}keystore.certificate.chain": inline.certificate_pem.decode(),
+        f"{LISTENER}keystore.key": inline.key_pem(),
+        f"{LISTENER}keystore.certificate.chain": inline.certificate_pem,
     }
     earlier = broker_settings(properties | {"password.encoder.secret": "old"}).broker
     old = DynamicPasswords.of(earlier, os.urandom)

@@ -13,7 +13,8 @@ from leadline.cli import connection as module
 from leadline.cli.connection import ClusterConnection
 from leadline.cli.errors import Failure
 from leadline.cli.options import connection_options
-from tests.support.java_stores import authority, jks
+from tests.support.certificates import new_authority
+from tests.support.java_stores import jks
 
 
 def options(*arguments: str) -> argparse.Namespace:
@@ -64,7 +65,7 @@ def test_all_properties_that_do_not_exist_are_named_at_once() -> None:
 
 
 def test_a_java_trust_store_reaches_librdkafka(tmp_path: Path) -> None:
-    (tmp_path / "trust.jks").write_bytes(jks("store-secret", {}, {"ca": authority()}))
+    (tmp_path / "trust.jks").write_bytes(jks("store-secret", {}, {"ca": new_authority()}))
     (tmp_path / "client.properties").write_text(
         f"security.protocol=SSL\nssl.truststore.location={tmp_path}/trust.jks\nssl.truststore.password=store-secret\n"
     )

@@ -7,9 +7,10 @@ import pytest
 
 from leadline.config.values import InvalidSetting
 from leadline.security.client_properties import NAMES, ClientStores, SecurityProperties, librdkafka_stores
-from tests.support.java_stores import authority, issued, jks
+from tests.support.certificates import issued, new_authority
+from tests.support.java_stores import jks
 
-CA = authority()
+CA = new_authority()
 CLIENT = issued(CA, "client")
 PASSWORD = "store-secret"
 LOGIN = "org.apache.kafka.common.security"

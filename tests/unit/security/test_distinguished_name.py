@@ -16,9 +16,9 @@ from leadline.security.distinguished_name import (
 )
 from leadline.security.principal import ANONYMOUS, Principal
 from leadline.security.principal_mapping import PrincipalMapping, certificate_principal
-from tests.support.java_stores import authority, issued
+from tests.support.certificates import issued, new_authority
 
-CA = authority()
+CA = new_authority()
 ORG, CN, C, UID = NameOID.ORGANIZATION_NAME, NameOID.COMMON_NAME, NameOID.COUNTRY_NAME, NameOID.USER_ID
 
 

@@ -20,12 +20,13 @@ from leadline.security.key_stores import (
     load_trust_store,
 )
 from leadline.security.secret import Secret
-from tests.support.java_stores import authority, issued, jks
+from tests.support.certificates import issued, new_authority
+from tests.support.java_stores import jks
 
-ROOT = authority("root")
-MIDDLE = authority("middle", ROOT)
+ROOT = new_authority("root")
+MIDDLE = new_authority("middle", ROOT)
 BROKER = issued(MIDDLE)
-OTHER = authority("other")
+OTHER = new_authority("other")
 PASSWORD, KEY_PASSWORD = "store-pässword", "key-password"
 
 

@@ -28,13 +28,13 @@ from leadline.security.secret import Secret
 from leadline.wire.frames import SIZE, request_frame
 from leadline.wire.messages import ApiVersionsResponse, SaslAuthenticateRequest, SaslHandshakeRequest
 from leadline.wire.primitives import BUFFERS
-from tests.support.java_stores import authority, issued
+from tests.support.certificates import issued, new_authority
 from tests.support.web_tokens import first_message, jwk, key_set, signed
 
 PASSWORD = "Hunter2-Hunter2"
 SHA_256 = scram_credentials.ScramMechanism.SCRAM_SHA_256
 CREDENTIAL = scram_credentials.credential_of_password(SHA_256, Secret.of(PASSWORD), b"PepperPepper")
-BROKER = issued(authority())
+BROKER = issued(new_authority())
 TOKEN = signed({"sub": "alice", "exp": 2_000_000_000, "iat": 1})
 SECRETS = [
     PASSWORD,

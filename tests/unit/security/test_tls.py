@@ -26,10 +26,11 @@ from leadline.security.principal import ANONYMOUS, Principal
 from leadline.security.principal_mapping import PrincipalMapping, certificate_principal
 from leadline.security.secret import Secret
 from leadline.security.tls import ListenerTls, TlsSettings, alternative_names, client_auth_of
-from tests.support.java_stores import NOW, ChainedIdentity, authority, issued, jks
+from tests.support.certificates import NOW, Identity, issued, new_authority
+from tests.support.java_stores import jks
 
-ROOT, FOREIGN = authority("root"), authority("foreign")
-MIDDLE = authority("middle", ROOT)
+ROOT, FOREIGN = new_authority("root"), new_authority("foreign")
+MIDDLE = new_authority("middle", ROOT)
 BROKER, ALICE = issued(MIDDLE, "broker", ("localhost", "127.0.0.1")), issued(ROOT, "alice", ())
 EXPIRED = issued(ROOT, "old", (), NOW + datetime.timedelta(days=1))
 STRANGER = issued(FOREIGN, "stranger", ())
@@ -40,7 +41,7 @@ def unread(path: str) -> bytes:
     raise AssertionError(f"{path} is read")
 
 
-def pem_store(identity: ChainedIdentity, password: str | None = None) -> KeyStoreSettings:
+def pem_store(identity: Identity, password: str | None = None) -> KeyStoreSettings:
     return KeyStoreSettings(
         PEM,
         key=Secret.of(identity.key_pem(password)),
@@ -49,7 +50,7 @@ def pem_store(identity: ChainedIdentity, password: str | None = None) -> KeyStor
     )
 
 
-def trust(*identities: ChainedIdentity) -> TrustStoreSettings:
+def trust(*identities: Identity) -> TrustStoreSettings:
     return TrustStoreSettings(PEM, certificates=Secret.of("".join(part.certificate_pem for part in identities)))
 
 
@@ -60,9 +61,7 @@ def listener(**changes: object) -> ListenerTls:
     return ListenerTls.load(replace(SETTINGS, **changes), unread)  # type: ignore[arg-type]
 
 
-def client(
-    identity: ChainedIdentity | None, *authorities: ChainedIdentity, protocol: str = "TLSv1.3"
-) -> ssl.SSLContext:
+def client(identity: Identity | None, *authorities: Identity, protocol: str = "TLSv1.3") -> ssl.SSLContext:
     store = KeyStoreSettings() if identity is None else pem_store(identity)
     settings = TlsSettings(store, trust(*(authorities or (ROOT,))), enabled_protocols=(protocol,))
     return ListenerTls(
@@ -120,7 +119,7 @@ def test_a_handshake_in_each_protocol(protocol: str) -> None:
     ],
 )
 def test_the_principal_of_a_client_comes_from_its_certificate(
-    protocol: str, client_auth: str, identity: ChainedIdentity | None, principal: str | None
+    protocol: str, client_auth: str, identity: Identity | None, principal: str | None
 ) -> None:
     server, near = listener(client_auth=client_auth).server_context, client(identity, protocol=protocol)
     if principal is None:
@@ -272,7 +271,7 @@ def test_on_sasl_ssl_only_the_listeners_own_client_auth_counts(
 # Reload
 
 
-def reload(identity: ChainedIdentity, inter_broker: bool = False, **changes: object) -> ListenerTls:
+def reload(identity: Identity, inter_broker: bool = False, **changes: object) -> ListenerTls:
     settings = replace(SETTINGS, key_store=pem_store(identity), **changes)  # type: ignore[arg-type]
     return listener().reloaded(settings, unread, inter_broker=inter_broker)
 
@@ -298,7 +297,7 @@ def test_a_name_may_differ_in_case_and_spaces() -> None:
     ],
 )
 def test_another_name_or_less_alternative_names_are_refused_unless_allowed(
-    identity: ChainedIdentity, allowed_by: str, message: str
+    identity: Identity, allowed_by: str, message: str
 ) -> None:
     with pytest.raises(InvalidSetting, match=f"Validation of dynamic config update of SSLFactory failed: {message}"):
         reload(identity)

@@ -7,7 +7,8 @@ import pytest
 from leadline.cli.kafka_python.admin import admin_properties
 from leadline.config.values import InvalidSetting
 from leadline.security.client_properties import SecurityProperties
-from tests.support.java_stores import authority, jks
+from tests.support.certificates import new_authority
+from tests.support.java_stores import jks
 
 LOGIN = {
     "security.protocol": "sasl_ssl",
@@ -18,7 +19,7 @@ LOGIN = {
 
 
 def translated(properties: dict[str, str]) -> dict[str, object]:
-    store = jks("store-secret", {}, {"ca": authority()})
+    store = jks("store-secret", {}, {"ca": new_authority()})
     return admin_properties(SecurityProperties.of(properties), "me", lambda path: store)
 
 
