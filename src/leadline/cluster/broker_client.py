@@ -11,6 +11,7 @@ requests wait: they are sent when it is complete.
 """
 
 import asyncio
+import logging
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -22,7 +23,8 @@ from typing import Protocol, TypeVar
 
 from leadline.cluster.broker_login import BrokerLogin, PeerSecurity
 from leadline.cluster.failure_detector import ProbeOutcome
-from leadline.model import Buffer
+from leadline.errors import ClusterAuthorizationFailed
+from leadline.model import NONE, Buffer
 from leadline.runtime.network import Network, TcpNetwork
 from leadline.runtime.ports import shortage
 from leadline.security.sasl_client_authenticator import LoginRefused
@@ -30,6 +32,8 @@ from leadline.security.tls import failure_reason
 from leadline.wire.classes import Message
 from leadline.wire.frames import parse_response, request_bytes
 from leadline.wire.primitives import MalformedRequest
+
+log = logging.getLogger(__name__)
 
 M = TypeVar("M", bound=Message)
 SIZE_BYTES = 4
@@ -115,6 +119,7 @@ class TcpBrokerClient:
         self._connection: _BrokerConnection | None = None
         self._connecting = asyncio.Lock()
         self._reaching: set[asyncio.Timeout] = set()  # of callers that wait for a connection
+        self._refused: set[str] = set()  # names of requests that the peer does not allow
         self._ids = map((0x7FFF_FFFF).__and__, count(1))
         self._closed = False
 
@@ -126,11 +131,21 @@ class TcpBrokerClient:
         name = type(request).__name__
         frame = await connection.ask(name, partial(request_bytes, request, version), timeout_s)
         try:
-            return parse_response(kind, frame, version)[1]
+            response = parse_response(kind, frame, version)[1]
         except MalformedRequest as error:
             lost = PeerLost(f"{self} answered {name} with a malformed response: {error}")
             self._break_off(lost)
             raise lost from None
+        self._report_refusal(name, getattr(response, "error_code", NONE))
+        return response
+
+    def _report_refusal(self, name: str, error_code: int) -> None:
+        """The peer's authorizer does not take this one for a broker: say so, once."""
+        if error_code != ClusterAuthorizationFailed.code:
+            self._refused.discard(name)
+        elif name not in self._refused:
+            self._refused.add(name)
+            log.warning("%s refuses %s: the user of this broker needs ClusterAction on the cluster", self, name)
 
     async def converse(
         self, name: str, first: EncodeRequest, next_request: NextRequest, timeout_s: float, /

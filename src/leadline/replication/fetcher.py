@@ -25,7 +25,7 @@ from contextlib import suppress
 from functools import partial
 
 from leadline.cluster.broker_client import EncodeRequest, LeaderClient, PeerLost
-from leadline.errors import LogDirFailed, WireError
+from leadline.errors import LogDirFailed, TopicAuthorizationFailed, WireError
 from leadline.log.epochs import EpochEnd
 from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs
@@ -102,6 +102,7 @@ class Fetcher:
         self._waiting: FetchSessionRequest | None = None  # the one that the leader has not answered
         self._cancelling: asyncio.TimerHandle | None = None
         self._was_cancelled = False  # the fetch under way, by this broker itself
+        self._is_refused = False  # by the leader's authorizer
         self._stopped = False
         self._task = asyncio.create_task(self._run(), name=f"fetching from broker {leader}")
 
@@ -286,11 +287,23 @@ class Fetcher:
             self._was_refused = True
             return
         self._was_refused, self._why = False, ""
+        self._report_refusal([part.error_code for _, part in parts])
         async with self.changing:
             for tp, part in parts:
                 if tp is not None and (position := session.positions.get(tp)) is not None:
                     self._due[tp] = None
                     await self._received(tp, position, part)
+
+    def _report_refusal(self, error_codes: list[int]) -> None:
+        """The leader's authorizer does not take this one for a broker: say so, once."""
+        if not error_codes:
+            return
+        is_refused = TopicAuthorizationFailed.code in error_codes
+        if is_refused and not self._is_refused:
+            log.warning(
+                "broker %d refuses fetches: the user of this broker needs ClusterAction on the cluster", self.leader
+            )
+        self._is_refused = is_refused
 
     async def _response_to(self, client: LeaderClient, request: FetchSessionRequest, timeout_s: float) -> FetchResponse:
         if not fits_fast_path(request):

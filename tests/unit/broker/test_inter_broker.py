@@ -123,6 +123,8 @@ def test_a_broker_without_cluster_action_is_refused_until_it_has_it(
             await eventually(lambda: isr(brokers[0]) == {0, 1})
             denied = "Principal = User:stranger is Denied Operation = ClusterAction from host = 127.0.0.1"
             assert f"{denied} on resource = Cluster:LITERAL:kafka-cluster for request = Fetch" in caplog.text
+            needs = "the user of this broker needs ClusterAction on the cluster"
+            assert caplog.text.count(f"broker 1 refuses fetches: {needs}") == 1
             await allow_cluster_action(brokers)
             await eventually(lambda: log_end(brokers[2]) == 3)
             await eventually(lambda: isr(brokers[0]) == {0, 1, 2})
@@ -200,3 +202,21 @@ def test_a_broker_without_the_listener_is_reached_on_no_other() -> None:
     with pytest.raises(PeerLost, match="broker 2 does not listen on PLAINTEXT"):
         asyncio.run(client.ask(m.ApiVersionsRequest(), m.ApiVersionsResponse, 0, 1.0))
     client.close()
+
+
+def test_a_leader_without_cluster_action_cannot_alter_its_isr(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its follower is cut off; the controller refuses to take it out of the ISR until the leader has the right."""
+
+    async def main() -> None:
+        async with cluster(tmp_path, lambda security: security.settings(user=STRANGER)) as brokers:
+            await create_topic(brokers, [2, 1])
+            assert isr(brokers[0]) == {1, 2}
+            await brokers[1].replicas.stop()
+            refusal = "refuses AlterPartitionRequest: the user of this broker needs ClusterAction on the cluster"
+            await eventually(lambda: refusal in caplog.text)
+            assert isr(brokers[0]) == {1, 2}
+            await allow_cluster_action(brokers)
+            await eventually(lambda: isr(brokers[0]) == {2})
+            assert caplog.text.count(refusal) == 1
+
+    asyncio.run(main())
