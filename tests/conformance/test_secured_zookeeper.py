@@ -8,6 +8,7 @@ import asyncio
 import base64
 import hashlib
 import importlib
+import logging
 import os
 import re
 import socket
@@ -94,6 +95,7 @@ def settings_of(ssl_port: int, ports: str) -> dict[str, str]:
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
         "super.users": "User:ANONYMOUS",
         "password.encoder.secret": "encoder-secret",
+        "delegation.token.secret.key": "token-secret",
     }
 
 
@@ -324,7 +326,7 @@ def test_the_nodes_of_both_have_the_same_acls_for_who_logged_in(secured: Secured
     assert ours == theirs
     owner, world = (31, "sasl", USER), (1, "world", "anyone")
     assert ours["/controller"] == [owner, world]
-    assert ours["/config/users/alice"] == ours["/config/brokers/0"] == [owner]
+    assert ours["/config/users/alice"] == ours["/config/brokers/0"] == ours["/delegation_token/tokens"] == [owner]
     assert ours["/consumers"] == [(31, "world", "anyone")]
     assert ours[""] == [owner, world]
 
@@ -378,12 +380,16 @@ def test_a_wrong_password_ends_the_start_at_once(secured: Secured) -> None:
     asyncio.run(main())
 
 
-def test_a_session_that_reconnects_logs_in_again_before_anything_else(secured: Secured) -> None:
+def test_a_session_that_reconnects_logs_in_again_before_anything_else(
+    secured: Secured, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+
     async def main() -> None:
         async with proxy_to(secured.zookeeper.port) as proxy:
             tree = await open_tree(f"127.0.0.1:{proxy.port}/kafka", ZooKeeperAccess(None, login()))
             session = tree.session
-            for _ in range(3):
+            for _ in range(5):
                 proxy.cut()
                 reading = asyncio.ensure_future(tree.get("/config/brokers/0"))
                 proxy.mend()
@@ -392,6 +398,8 @@ def test_a_session_that_reconnects_logs_in_again_before_anything_else(secured: S
             await tree.close()
 
     asyncio.run(main())
+    assert "is tried again" in caplog.text
+    assert not any(text in caplog.text for text in (PASSWORD, "digest-uri", "encryptedPassword"))
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from leadline.broker.authentication import Logins
 from leadline.broker.delegation_tokens import start_following_tokens, token_store
 from leadline.broker.identity import Identity, identify, properties_of
 from leadline.broker.inter_broker import InterBroker
+from leadline.broker.jaas_file import jaas_sections
 from leadline.broker.listener_security import Credentials, ListenerSecurities, decoy_key
 from leadline.broker.net import Net
 from leadline.broker.ports import Ports
@@ -30,6 +31,7 @@ from leadline.cluster.metadata_cache import BrokerInfo, Endpoint, MetadataCache
 from leadline.cluster.peer_monitor import PeerMonitor
 from leadline.cluster.peers import Peers
 from leadline.config.broker import BrokerSettings
+from leadline.config.java_options import system_properties
 from leadline.config.live_settings import LiveSettings
 from leadline.config.topic import LogConfig
 from leadline.controller.cluster_admin import ClusterAdmin
@@ -94,7 +96,9 @@ class Broker:
         self.dirs.on_offline.append(self._dir_failed)
         super_users_of(settings.broker)  # raises, before anything is opened, if it is no list of principals
         self.upkeep = LogTasks(self.dirs)
-        self._credentials = Credentials(ScramUserCredentials(), self.chance)
+        self._read = partial(read_file, self.files)
+        sections = jaas_sections(system_properties(self.ports.environment), self._read)
+        self._credentials = Credentials(ScramUserCredentials(), self.chance, sections=sections)
         self._passwords = DynamicPasswords.of(settings.broker, self.chance.secret_bytes)
         self.failed = asyncio.Event()  # no log directory is left
         self.addresses: dict[str, Endpoint] = {}  # where it listens, by listener
@@ -112,9 +116,9 @@ class Broker:
             identity = await self._identity()
             self.configs = DynamicConfigs(self.tree, identity.broker, self.clock, self._passwords)
             await load_dynamic_settings(self.settings, self.configs)
-            read = partial(read_file, self.files)
-            self.securities = ListenerSecurities(self.settings.current, self._credentials, read)
-            self._credentials.decoy_key = decoy_key(identity.cluster_id, self.settings.current)
+            self.securities = ListenerSecurities(self.settings.current, self._credentials, self._read)
+            sections = self._credentials.sections
+            self._credentials.decoy_key = decoy_key(identity.cluster_id, self.settings.current, sections)
             logins = Logins(self.clock, self.files.read_into, self.securities.by_listener)
             limits, rates = limits_of(self.settings.current), connection_rates(self.settings.current)
             self.net = Net(limits, self.ports.network, self.clock.monotonic_s, logins, rates)

@@ -1,7 +1,7 @@
 """How the listeners of a broker are protected, as its settings say.
 
 `listener.name.<listener>.<setting>` overrides a setting for one listener. The login module of a mechanism stands in
-`listener.name.<listener>.<mechanism>.sasl.jaas.config`.
+`listener.name.<listener>.<mechanism>.sasl.jaas.config`, or in the JAAS file of KAFKA_OPTS (`broker/jaas_file.py`).
 
     a listener that cannot be protected as its settings say stops the start: nobody is served with less
 """
@@ -9,11 +9,12 @@
 import hashlib
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from leadline.api import api_versions_response
 from leadline.broker.authentication import ListenerSecurity
+from leadline.broker.jaas_file import JaasSections
 from leadline.broker.own_login import NewLogin, own_login
 from leadline.cluster.broker_login import PeerSecurity
 from leadline.config.alter import NotApplicable
@@ -23,7 +24,14 @@ from leadline.config.security import JAAS, SecurityConfig
 from leadline.config.values import InvalidSetting, Password
 from leadline.runtime.ports import Chance
 from leadline.security.distinguished_name import subject_name
-from leadline.security.jaas import LoginModule, check_mechanism, parse_jaas_line
+from leadline.security.jaas import (
+    SERVER_SECTION,
+    InvalidJaas,
+    LoginModule,
+    check_mechanism,
+    parse_jaas_line,
+    server_login,
+)
 from leadline.security.key_stores import KeyStoreSettings, ReadFile, TrustStoreSettings
 from leadline.security.plain import PLAIN, PlainExchange, plain_users
 from leadline.security.principal import ANONYMOUS, USER_TYPE, Principal
@@ -57,6 +65,7 @@ class Credentials:
     chance: Chance
     tokens: TokenStore | None = None  # None: there are no delegation tokens
     decoy_key: Secret = NO_KEY  # known once the cluster is: see `decoy_key`
+    sections: JaasSections = field(default_factory=dict)  # of the JAAS file: it counts where a listener has no line
 
     def of(self, mechanism: ScramMechanism) -> ScramUsers:
         return ScramUsers(partial(self.users.credential_of, mechanism), partial(self._token, mechanism), self.decoy_key)
@@ -107,7 +116,7 @@ class ListenerSecurities:
         return PeerSecurity(
             listener=listener.name,
             tls=None if tls is None else tls.client_context,
-            new_login=_new_login(listener.name, settings, chance) if listener.protocol.sasl else None,
+            new_login=_new_login(listener.name, settings, self._credentials) if listener.protocol.sasl else None,
             login_share=partial(chance.uniform, *LOGIN_SHARE),
         )
 
@@ -121,7 +130,7 @@ class ListenerSecurities:
                     _sasl(listener, settings.of_listener(name), settings, self._credentials)
             for listener in _used_by_brokers(settings):
                 if listener.protocol.sasl:
-                    _new_login(listener.name, settings, self._credentials.chance)
+                    _new_login(listener.name, settings, self._credentials)
         except InvalidSetting as error:
             raise NotApplicable(str(error)) from None
 
@@ -230,7 +239,9 @@ def _sasl(
                 f"sasl.enabled.mechanisms={','.join(config.sasl_enabled_mechanisms)}: not supported on listener "
                 f"{listener.name}: {mechanism}; {', '.join(MECHANISMS)} are"
             )
-        exchanges[mechanism] = _new_exchange(mechanism, login_module(listener.name, mechanism, own), credentials)
+        exchanges[mechanism] = _new_exchange(
+            mechanism, login_module(listener.name, mechanism, own, credentials.sections), credentials
+        )
         lifetime = own.get(f"{mechanism.lower()}.{MAX_REAUTH_MS}")
         max_reauth_ms[mechanism] = config.connections_max_reauth_ms if lifetime is None else int(lifetime)
     if not exchanges:
@@ -238,13 +249,18 @@ def _sasl(
     return SaslListener(EnabledMechanisms(exchanges), max_reauth_ms, api_versions_response, _error_response)
 
 
-def login_module(listener: str, mechanism: str, own: Mapping[str, str]) -> LoginModule | None:
+def login_module(listener: str, mechanism: str, own: Mapping[str, str], sections: JaasSections) -> LoginModule | None:
     """Of a mechanism on a listener. None: it has none, which only SCRAM can do without."""
     name, setting = f"{mechanism.lower()}.{JAAS}", jaas_setting(listener, mechanism)
     if name not in own:
-        if mechanism in SCRAM_MECHANISMS:
-            return None
-        raise InvalidSetting(f"{setting} is not set: {mechanism} on listener {listener} needs it")
+        try:
+            return server_login(listener, mechanism, sections)
+        except InvalidJaas as error:
+            if mechanism in SCRAM_MECHANISMS:
+                return None
+            raise InvalidSetting(
+                f"{setting} is not set: {mechanism} on listener {listener} needs it ({error})"
+            ) from None
     module = parse_jaas_line(setting, Secret.of(own[name]))
     check_mechanism(setting, mechanism, module)
     return module
@@ -254,11 +270,11 @@ def jaas_setting(listener: str, mechanism: str) -> str:
     return f"listener.name.{listener.lower()}.{mechanism.lower()}.{JAAS}"
 
 
-def _new_login(listener: str, settings: BrokerSettings, chance: Chance) -> NewLogin:
+def _new_login(listener: str, settings: BrokerSettings, credentials: Credentials) -> NewLogin:
     """Of this broker, to the same listener of another one."""
     mechanism = settings.broker.sasl_mechanism_inter_broker_protocol
-    module = login_module(listener, mechanism, settings.own_of_listener(listener))
-    return own_login(jaas_setting(listener, mechanism), mechanism, module, chance)
+    module = login_module(listener, mechanism, settings.own_of_listener(listener), credentials.sections)
+    return own_login(jaas_setting(listener, mechanism), mechanism, module, credentials.chance)
 
 
 def _new_exchange(mechanism: str, module: LoginModule | None, credentials: Credentials) -> NewExchange:
@@ -270,12 +286,15 @@ def _new_exchange(mechanism: str, module: LoginModule | None, credentials: Crede
     return lambda: ScramExchange(scram, credentials.of(scram), random_text(chance.secret_bytes(RANDOM_BYTES)))
 
 
-def decoy_key(cluster_id: str, settings: BrokerSettings) -> Secret:
+def decoy_key(cluster_id: str, settings: BrokerSettings, sections: JaasSections) -> Secret:
     """The same on all brokers of a cluster, and known to none of its clients: it holds their common passwords."""
     digest = hashlib.sha256(cluster_id.encode())
     for name in sorted(settings.properties):
         if name.endswith(JAAS):
             digest.update(settings.properties[name].encode())
+    for modules in (sections[name] for name in sorted(sections) if name.endswith(SERVER_SECTION)):
+        for option in (option for module in modules for option in sorted(module.options.items())):
+            digest.update(option[1].reveal())
     return Secret(digest.digest())
 
 

@@ -7,12 +7,13 @@ zookeeper.set.acl needs a login or a certificate: an ACL is for whoever created 
 import ssl
 from collections.abc import Callable, Mapping
 
+from leadline.broker.jaas_file import jaas_sections
 from leadline.config.broker import BrokerConfig
 from leadline.config.java_options import LOGIN_CONFIG, SASL_CLIENT, SASL_SECTION
 from leadline.config.values import InvalidSetting, Password
 from leadline.coordination.zookeeper.access import ZooKeeperAccess
 from leadline.coordination.zookeeper.digest_md5 import DigestLogin
-from leadline.security.jaas import CLIENT_SECTION, InvalidJaas, parse_jaas_file, zookeeper_login
+from leadline.security.jaas import CLIENT_SECTION, InvalidJaas, zookeeper_login
 from leadline.security.key_stores import (
     JKS,
     PEM,
@@ -118,20 +119,17 @@ def _secret(password: Password | None) -> Secret | None:
 
 
 def _login(properties: Mapping[str, str], read: ReadFile, random: Callable[[int], bytes]) -> DigestLogin | None:
-    path = properties.get(LOGIN_CONFIG)
-    if path is None:
-        return None
+    section = properties.get(SASL_SECTION, CLIENT_SECTION)
     try:
-        section = properties.get(SASL_SECTION, CLIENT_SECTION)
-        module = zookeeper_login(section, parse_jaas_file(read(path).decode()))
-    except (OSError, UnicodeDecodeError, InvalidJaas) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise InvalidSetting(f"{LOGIN_CONFIG}={path}: {reason}") from None
+        module = zookeeper_login(section, jaas_sections(properties, read))
+    except InvalidJaas as error:
+        raise InvalidSetting(f"{LOGIN_CONFIG}={properties[LOGIN_CONFIG]}: {error}") from None
     if module is None:
         return None
     if properties.get(SASL_CLIENT, "true").lower() != "true":
         raise InvalidSetting(
-            f"{LOGIN_CONFIG}={path}: it has the section {section}, but -D{SASL_CLIENT} forbids the login"
+            f"{LOGIN_CONFIG}={properties[LOGIN_CONFIG]}: it has the section {section}, but -D{SASL_CLIENT} forbids the "
+            "login"
         )
     username, password = (module.options[name].reveal_text() for name in ("username", "password"))
     return DigestLogin(username, Password(password), random)

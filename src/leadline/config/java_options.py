@@ -2,7 +2,7 @@
 
 Pure: text in, values out.
 
-    java.security.auth.login.config      the JAAS file: its section Client logs in to ZooKeeper
+    java.security.auth.login.config      the JAAS file: Client logs in to ZooKeeper, KafkaServer serves listeners
     zookeeper.sasl.client                false: no login, and then no such section either
     zookeeper.sasl.clientconfig          the section, if it is not Client
 

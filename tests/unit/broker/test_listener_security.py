@@ -1,5 +1,6 @@
 """How listeners are protected, from their settings: what stops a start, and what changes while a broker runs."""
 
+import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -8,12 +9,21 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from leadline.broker.authentication import ListenerSecurity
-from leadline.broker.listener_security import Credentials, ListenerSecurities, decoy_key, principal_of
+from leadline.broker.broker import Broker
+from leadline.broker.listener_security import (
+    Credentials,
+    ListenerSecurities,
+    decoy_key,
+    login_module,
+    principal_of,
+)
+from leadline.broker.ports import Ports
 from leadline.config.broker import broker_settings
 from leadline.config.values import InvalidSetting
 from leadline.log.files import read_file
 from leadline.runtime.ports import OsFiles, SystemChance
 from leadline.security.client_quotas import QuotaEntity
+from leadline.security.jaas import parse_jaas_file
 from leadline.security.principal import ANONYMOUS, Principal
 from leadline.security.principal_mapping import PrincipalMapping
 from leadline.security.scram_credentials import ScramMechanism, credential_of_password, credential_text
@@ -92,11 +102,63 @@ def test_a_certificate_names_a_user_by_the_rules_of_its_listener() -> None:
 
 def test_the_key_of_decoys_is_that_of_the_cluster_and_its_passwords() -> None:
     def key(cluster: str, line: str) -> Secret:
-        return decoy_key(cluster, broker_settings({"listener.name.x.plain.sasl.jaas.config": line}))
+        return decoy_key(cluster, broker_settings({"listener.name.x.plain.sasl.jaas.config": line}), {})
 
     assert key("one", PLAIN_LINE) == key("one", PLAIN_LINE)
     assert key("one", PLAIN_LINE) != key("two", PLAIN_LINE)
     assert key("one", PLAIN_LINE) != key("one", SCRAM_LINE)
+
+
+FILE = f"""
+KafkaServer {{ {PLAIN_LINE} }};
+sasl_plaintext.KafkaServer {{ {PLAIN_LINE.replace("alice", "bob")} {SCRAM_LINE.replace(";", " username=me;")} }};
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "user"),
+    [
+        (FILE, None, "bob"),
+        (FILE.partition("sasl_plaintext")[0], None, "alice"),
+        (FILE, PLAIN_LINE.replace("alice", "carol"), "carol"),
+    ],
+    ids=["the listener's section", "the common section", "the listener's own line"],
+)
+def test_a_jaas_file_has_the_login_modules_of_listeners_without_a_line(text: str, line: str | None, user: str) -> None:
+    own = {} if line is None else {"plain.sasl.jaas.config": line}
+    module = login_module("SASL_PLAINTEXT", "PLAIN", own, parse_jaas_file(text))
+    assert module is not None
+    assert list(module.options) == [f"user_{user}"]
+
+
+def test_the_key_of_decoys_is_that_of_the_jaas_file_too() -> None:
+    settings = broker_settings({})
+    keys = {decoy_key("one", settings, parse_jaas_file(text)) for text in (FILE, FILE.replace("wonderland", "x"))}
+    assert len(keys | {decoy_key("one", settings, {})}) == 3
+
+
+def test_a_broker_reads_the_jaas_file_of_kafka_opts(tmp_path: Path) -> None:
+    (tmp_path / "jaas.conf").write_text(FILE)
+    properties = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "log.dirs": str(tmp_path / "data"),
+    }
+
+    async def main() -> None:
+        options = f"-Xmx1G -Djava.security.auth.login.config={tmp_path / 'jaas.conf'}"
+        broker = Broker(broker_settings(properties), Ports(environment={"KAFKA_OPTS": options}))
+        await broker.start()
+        sasl = broker.securities.by_listener["SASL_PLAINTEXT"].sasl
+        await broker.stop()
+        assert sasl is not None
+        assert set(sasl.mechanisms) == {"PLAIN", "SCRAM-SHA-256"}
+        missing = Ports(environment={"KAFKA_OPTS": f"-Djava.security.auth.login.config={tmp_path / 'none'}"})
+        with pytest.raises(InvalidSetting, match=r"java\.security\.auth\.login\.config=.*none: No such file"):
+            Broker(broker_settings(properties), missing)
+
+    asyncio.run(main())
 
 
 # Users

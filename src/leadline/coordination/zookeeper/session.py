@@ -4,19 +4,23 @@ kazoo reads its socket in a thread, and nothing outside this module sees that th
 there to the loop at once, so they arrive in the order in which ZooKeeper sent them. By default kazoo calls back from
 two threads, one for answers and one for events, and an answer could overtake an event that precedes it.
 
-With a login, a connection counts as connected once ZooKeeper has accepted it: no call precedes the login.
+With a login, a connection counts as connected once ZooKeeper has accepted it. No call is sent meanwhile: ZooKeeper
+answers a login out of order. kazoo has a place for a login, in which it would use a library that is not here.
 """
 
 import asyncio
+import logging
 import select
 import ssl
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from struct import Struct
 from typing import Any, NamedTuple
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionDropped
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.hosts import collect_hosts
 from kazoo.protocol.serialization import SASL
@@ -26,10 +30,14 @@ from kazoo.retry import KazooRetry
 from leadline.config.values import InvalidSetting
 from leadline.coordination.tree import ROOT, Change, Event, SessionState, check_path
 from leadline.coordination.zookeeper.access import PLAIN_ACCESS, ZooKeeperAccess
-from leadline.coordination.zookeeper.digest_md5 import DigestExchange, DigestRefused
-from leadline.coordination.zookeeper.requests import CONNECTION_ERRORS
+from leadline.coordination.zookeeper.digest_md5 import DigestLogin, DigestRefused
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0  # pauses between attempts to connect: they grow from the first to the last
+
+_SIZE, _STEP = Struct(">i"), Struct(">ii")  # of a request; its number and type
+
+_kazoo_log = logging.getLogger(f"{__name__}.kazoo")
+_kazoo_log.setLevel(logging.INFO)  # at DEBUG it has whole requests, and with them passwords and credentials
 
 CHANGES = {
     EventType.CREATED: Change.CREATED,
@@ -74,7 +82,6 @@ class ZooKeeperSession:
         self.is_connected = False
         self.on_refusal: Callable[[str], None] = lambda reason: None  # of the login
         self._login = access.login
-        self._exchange: DigestExchange | None = None  # while it logs in
         self._loop = asyncio.get_running_loop()
         self._on_state, self._on_event = on_state, on_event
         self._last_event: WatchedEvent | None = None
@@ -84,7 +91,12 @@ class ZooKeeperSession:
             timeout=timeout_ms / 1000,
             handler=self._handler,
             connection_retry=KazooRetry(max_tries=-1, delay=FIRST_RETRY_S, max_delay=LAST_RETRY_S),
+            logger=_kazoo_log,
         )
+        if access.login is not None:
+            connection = self._client._connection
+            connection.sasl_options = {}  # not None: kazoo logs in
+            connection._authenticate_with_sasl = partial(self._log_in, access.login)
         self._client.add_listener(self._state_changed)
         self._client.start_async()
 
@@ -107,33 +119,13 @@ class ZooKeeperSession:
             await asyncio.wait_for(ended.wait(), None if self.is_connected else LAST_RETRY_S)
 
     def _connected(self, id: int) -> None:
-        self.id = id
-        if self._login is None:
-            self._admitted()
-        else:
-            exchange = self._exchange = self._login.begin()
-            self.ask(SASL(b""), partial(self._challenged, exchange))
-
-    def _challenged(self, exchange: DigestExchange, answer: object, _: int) -> None:
-        if exchange is not self._exchange or isinstance(answer, CONNECTION_ERRORS):
-            return  # the next connection begins another login
-        try:
-            response = exchange.respond(_token(answer))
-        except DigestRefused as error:
-            self._exchange = None
-            self.on_refusal(str(error))
-            return
-        if response is None:
-            self._admitted()
-        else:
-            self.ask(SASL(response), partial(self._challenged, exchange))
-
-    def _admitted(self) -> None:
-        self.is_connected = True
+        self.id, self.is_connected = id, True
         self._on_state(self, SessionState.CONNECTED)
 
     def _disconnected(self, state: SessionState) -> None:
-        self.is_connected, self._exchange = False, None
+        if state is SessionState.SUSPENDED and not self.is_connected:
+            return  # it had not logged in
+        self.is_connected = False
         self._on_state(self, state)
 
     # Everything below runs in kazoo's threads.
@@ -147,12 +139,43 @@ class ZooKeeperSession:
 
     def _state_changed(self, state: str) -> None:
         if state == KazooState.CONNECTED:
-            self._call_on_loop(self._connected, self._client.client_id[0])
+            if self._login is None:
+                self._call_on_loop(self._connected, self._client.client_id[0])
         elif state == KazooState.SUSPENDED:
             self._call_on_loop(self._disconnected, SessionState.SUSPENDED)
         else:
             self._handler.is_over = True
             self._call_on_loop(self._disconnected, SessionState.EXPIRED)
+
+    def _log_in(self, login: DigestLogin, _: str, timeout_s: float) -> None:
+        """kazoo calls it with each connection, before it sends any call."""
+        exchange, xid = login.begin(), 0
+        response: bytes | None = b""
+        try:
+            while response is not None:
+                xid += 1
+                response = exchange.respond(self._challenge(SASL(response), xid, timeout_s))
+        except DigestRefused as error:
+            self._call_on_loop(self.on_refusal, str(error))
+            raise ConnectionDropped("the login was refused") from None
+        except ConnectionDropped:
+            self._handler.problem = "The connection was closed during the login. Are user and password right?"
+            raise
+        self._handler.problem = ""
+        self._call_on_loop(self._connected, self._client.client_id[0])
+
+    def _challenge(self, request: SASL, xid: int, timeout_s: float) -> bytes:
+        """ZooKeeper's answer to a step of the login. kazoo would write the step to its log."""
+        body = _STEP.pack(xid, request.type) + bytes(request.serialize())
+        connection = self._client._connection
+        connection._write(_SIZE.pack(len(body)) + body, timeout_s)
+        header, buffer, offset = connection._read_header(timeout_s)
+        if header.err:
+            raise DigestRefused("ZooKeeper refuses the user or the password")
+        challenge, _ = SASL.deserialize(buffer, offset)
+        if header.xid != xid or not challenge:
+            raise DigestRefused("ZooKeeper asks for no login: is its JAAS section Server set up?")
+        return bytes(challenge)
 
     def _event_received(self, event: WatchedEvent) -> None:
         """If a deletion fires two watches, kazoo calls back twice with the same event."""
@@ -166,16 +189,6 @@ class ZooKeeperSession:
     def _call_on_loop(self, call: Callable[..., None], *args: object) -> None:
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(call, *args)
-
-
-def _token(answer: object) -> bytes:
-    """The challenge in ZooKeeper's answer. Raises DigestRefused."""
-    if isinstance(answer, Exception):
-        raise DigestRefused("ZooKeeper refuses the user or the password")
-    assert isinstance(answer, tuple)  # with the position after it
-    if not answer[0]:
-        raise DigestRefused("ZooKeeper asks for no login: is its JAAS section Server set up?")
-    return bytes(answer[0])
 
 
 class _InlineResult:
