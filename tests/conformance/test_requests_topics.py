@@ -115,7 +115,7 @@ def test_good_and_bad_topics_side_by_side(both: Both, version: int) -> None:
     same_metadata(both, f"good-{v}", f"placed-{v}")
 
 
-def test_replicas_on_a_broker_that_is_not_there_are_refused_by_leadline(both: Both) -> None:
+def test_replicas_on_an_unknown_broker_are_refused_by_leadline(both: Both) -> None:
     """Kafka creates such a topic, and then waits for its leader until the time is over."""
     request = CreateTopicsRequest(topics=[assigned("elsewhere", [2])], timeout_ms=100)
     assert both.ours.ask(CreateTopicsResponse, request, 7).topics[0].error_code == 39

@@ -126,7 +126,7 @@ def test_bad_input_is_one_line_and_nothing_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_broker_that_is_not_there_is_one_line(typed: Callable[..., CommandResult], tmp_path: Path) -> None:
+def test_an_unreachable_broker_is_reported_in_one_line(typed: Callable[..., CommandResult], tmp_path: Path) -> None:
     code, _, err = typed("table", "orders", tmp_path / "t", "--timeout", "0.3", server="localhost:1")
     assert (code, len(err.splitlines())) == (1, 1)
     assert "cannot reach localhost:1" in err

@@ -217,7 +217,7 @@ def test_a_client_with_every_other_right_is_refused(row: Row) -> None:
 
 
 @each_row
-def test_a_client_to_whom_it_is_denied_is_refused(row: Row) -> None:
+def test_a_denied_client_is_refused(row: Row) -> None:
     requirement = requirement_of(row)
     rules = [(right, permission) for right in row.rights for permission in (AclPermission.ALLOW, AclPermission.DENY)]
     authorizer = with_acls(*rules)

@@ -116,7 +116,7 @@ def test_a_bad_setting_is_reported_by_its_name(tmp_path: Path, settings: dict[st
         ),
     ],
 )
-def test_a_protection_that_is_not_there_is_refused(tmp_path: Path, settings: dict[str, str], pattern: str) -> None:
+def test_an_unsupported_protection_is_refused(tmp_path: Path, settings: dict[str, str], pattern: str) -> None:
     properties = {"log.dirs": str(tmp_path / "data"), **settings}
     assert re.search(pattern, refusal(**properties))
     assert not (tmp_path / "data").exists()

@@ -98,7 +98,7 @@ def test_changes_are_events_in_their_order(database: Database) -> None:
     ]
 
 
-def test_sequential_nodes_count_all_children_that_there_ever_were(database: Database) -> None:
+def test_sequential_nodes_count_deleted_children_too(database: Database) -> None:
     write(database, Create("/a"), Create("/a/x"), Delete("/a/x"))
     outcomes = write(database, *(Create("/a/n", sequential=True) for _ in range(2)))
     assert [outcome.path for outcome in outcomes if isinstance(outcome, Created)] == [

@@ -124,7 +124,7 @@ def test_a_file_that_is_not_a_tree_is_refused(run: Run, tmp_path: Path, make: Ca
         run(open_tree(tmp_path))
 
 
-def test_a_directory_that_is_not_there_is_named(run: Run, tmp_path: Path) -> None:
+def test_a_missing_directory_is_named(run: Run, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="nowhere"):
         run(open_tree(tmp_path / "nowhere"))
 

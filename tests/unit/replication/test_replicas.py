@@ -228,7 +228,7 @@ def test_a_follower_that_truncated_still_gets_the_high_watermark(tmp_path: Path)
     run(tmp_path, test)
 
 
-def test_a_leader_that_there_is_no_way_to_yet_is_tried_again_after_a_rest(tmp_path: Path) -> None:
+def test_an_unreachable_leader_is_tried_again_after_a_rest(tmp_path: Path) -> None:
     async def test(cluster: Brokers) -> None:
         tried = list[int]()
 

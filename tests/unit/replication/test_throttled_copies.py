@@ -63,7 +63,7 @@ def test_a_returning_replica_copies_at_the_throttled_rate(tmp_path: Path, side: 
     asyncio.run(test())
 
 
-def test_a_throttle_holds_back_only_whom_the_topic_names(tmp_path: Path) -> None:
+def test_a_throttle_holds_back_only_the_replicas_that_the_topic_names(tmp_path: Path) -> None:
     async def test() -> None:
         named = brokers(tmp_path, leader_replication_throttled_replicas="1:1,0:2")
         async with named as cluster, asyncio.timeout(4 * PATIENCE_S):

@@ -92,6 +92,6 @@ def test_an_old_secret_without_a_new_one_stops_the_start() -> None:
         ({"key_length": "100"}, r"password\.encoder\.key\.length=100: must be 128, 192 or 256"),
     ],
 )
-def test_a_way_of_encoding_that_is_not_there_is_refused(settings: dict[str, str], message: str) -> None:
+def test_an_unknown_encoding_is_refused(settings: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidSetting, match=message):
         passwords(secret="s", **settings)

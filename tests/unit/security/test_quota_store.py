@@ -119,7 +119,7 @@ def test_a_user_whose_clients_have_settings_stays_without_any(run: Run, tree: Tr
     check(run, tree, scenario)
 
 
-def test_removing_what_is_not_there_is_announced_and_nothing_else(run: Run, tree: Tree) -> None:
+def test_removing_a_missing_entry_is_announced_and_nothing_else(run: Run, tree: Tree) -> None:
     async def scenario(store: QuotaStore) -> None:
         await alter(store, PAIR, producer_byte_rate=None)
         assert await tree.children("/config/users") == []

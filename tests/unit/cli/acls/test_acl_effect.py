@@ -54,7 +54,7 @@ def test_a_new_rule_allows_and_what_it_includes() -> None:
     assert changes([], [rule("a", "User:x")]) == [("a", "User:x", "any", True, (READ, DESCRIBE))]
 
 
-def test_a_prefix_shows_on_the_topics_that_there_are() -> None:
+def test_a_prefix_applies_to_existing_topics() -> None:
     after = [rule("a-", "User:x", prefixed=True)]
     assert [change[0] for change in changes([], after, ("a-1", "a-2", "b"))] == ["a-", "a-1", "a-2"]
 

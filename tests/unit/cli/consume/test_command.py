@@ -18,7 +18,7 @@ def test_reading_starts_where_the_options_say(options: dict[str, object], start:
     assert start_offset(parsed, TopicPartition("orders", 0), 2, 9) == start
 
 
-def test_an_offset_that_is_not_there_is_refused_with_what_is() -> None:
+def test_an_offset_out_of_range_is_refused_with_the_range() -> None:
     parsed = argparse.Namespace(from_beginning=False, offset=1, from_time=None)
     with pytest.raises(Failure, match="orders-0 holds the offsets 2 to 9: there is no 1"):
         start_offset(parsed, TopicPartition("orders", 0), 2, 9)

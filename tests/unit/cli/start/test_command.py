@@ -69,5 +69,5 @@ def test_a_taken_directory_is_reported_with_its_process(tmp_path: Path) -> None:
     assert f"is in use by another broker (its .lock is held), by pid {broker.pid} (" in line
 
 
-def test_a_file_that_is_not_there_is_named() -> None:
+def test_a_missing_file_is_named() -> None:
     assert refusal("nosuch.properties") == "leadline: nosuch.properties: No such file or directory"

@@ -60,7 +60,7 @@ def test_folders_that_are_no_replica_of_a_partition_are_passed_over(replicas: Re
         logs_in(replicas.paths)
 
 
-def test_a_path_that_is_not_there_is_named() -> None:
+def test_a_missing_path_is_named() -> None:
     with pytest.raises(NoLogs, match="/nowhere: no such directory"):
         logs_in(["/nowhere"])
 
