@@ -41,6 +41,7 @@ from leadline.controller.leadership import Leadership
 from leadline.controller.log_dir_reconciliation import OUR_STOP, LogDirReconciliation, first_producer_id
 from leadline.controller.silence_monitor import NobodyIsSilent
 from leadline.coordination import registration, znodes
+from leadline.coordination.config_changes import ConfigChanges
 from leadline.coordination.membership import make_persistent_nodes
 from leadline.coordination.registration import Registration, encode_registration
 from leadline.coordination.tree import Tree
@@ -114,7 +115,8 @@ class Broker:
             self.tree = await self.ports.open_tree(self.settings.broker, directory, self.ports)
             stack.push_async_callback(self.tree.close)
             identity = await self._identity()
-            self.configs = DynamicConfigs(self.tree, identity.broker, self.clock, self._passwords)
+            self._changes = ConfigChanges(self.tree, self.clock)
+            self.configs = DynamicConfigs(self.tree, identity.broker, self.clock, self._passwords, self._changes)
             await load_dynamic_settings(self.settings, self.configs)
             self.securities = ListenerSecurities(self.settings.current, self._credentials, self._read)
             sections = self._credentials.sections
@@ -216,7 +218,7 @@ class Broker:
         me = BrokerInfo(identity.broker, self.advertised, settings.broker.broker_rack)
         self.metadata = MetadataCache(me, identity.cluster_id)
         quotas = client_quotas(settings.broker)
-        self.client_configs = QuotaStore(self.tree, quotas, self.net.rates, self.clock)
+        self.client_configs = QuotaStore(self.tree, quotas, self.net.rates, self.clock, self._changes)
         self.client_configs.on_change.append(self._credentials.users.put)
         self._credentials.tokens = token_store(settings.broker, self.tree, self.clock, self.chance)
         self.peers = self._peers(brokers)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from leadline.coordination import znodes
-from leadline.coordination.change_notifications import ChangeNotifications
+from leadline.coordination.config_changes import ConfigChanges, ConfigFollower
 from leadline.coordination.node_json import MalformedNode
 from leadline.coordination.tree import BadVersion, Create, NodeExists, Operation, SetData, Tree
 from leadline.model import BrokerId
@@ -28,7 +28,14 @@ TOPICS, BROKERS = "topics", "brokers"
 class DynamicConfigs:
     """`await start()`; then `topics` has the topics read so far, and `on_change` is called for each change."""
 
-    def __init__(self, tree: Tree, me: BrokerId, clock: Time, passwords: DynamicPasswords | None = None) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        me: BrokerId,
+        clock: Time,
+        passwords: DynamicPasswords | None = None,
+        changes: ConfigChanges | None = None,
+    ) -> None:
         self.tree, self.me = tree, me
         self._passwords = passwords or DynamicPasswords()
         self.topics: dict[str, dict[str, str]] = {}  # overrides by topic, of the topics read so far
@@ -37,12 +44,11 @@ class DynamicConfigs:
         self.default: dict[str, str] = {}  # and of all brokers
         self.on_change: list[Callable[[str, str], None]] = []  # called with type and name of any entity
         self._writing = asyncio.Lock()
-        self._notifications = ChangeNotifications(
-            tree, znodes.CONFIG_CHANGES, self._notified, self._read_everything, clock
-        )
+        self._changes = changes or ConfigChanges(tree, clock)
+        self._follower = ConfigFollower(self._changed, self._read_everything)
 
     async def start(self) -> None:
-        await self._notifications.start()
+        await self._changes.follow(self._follower)
         await self._read_brokers()
 
     async def load(self) -> None:
@@ -65,7 +71,7 @@ class DynamicConfigs:
                 return
 
     async def stop(self) -> None:
-        await self._notifications.stop()
+        await self._changes.leave(self._follower)
 
     async def of_topic(self, name: str) -> dict[str, str]:
         """The overrides of a topic, read from the tree unless they are cached."""
@@ -146,8 +152,8 @@ class DynamicConfigs:
         await self._read_brokers()
         await asyncio.gather(*(self._read(TOPICS, name) for name in list(self.topics)))
 
-    async def _notified(self, path: str, data: bytes) -> None:
-        kind, _, name = znodes.decode_config_change(path, data).partition("/")
+    async def _changed(self, entity_path: str) -> None:
+        kind, _, name = entity_path.partition("/")
         if self._is_ours(kind, name):
             await self._read(kind, name)
         else:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from ipaddress import ip_address
 
 from leadline.coordination import znodes
-from leadline.coordination.change_notifications import ChangeNotifications
+from leadline.coordination.config_changes import ConfigChanges, ConfigFollower
 from leadline.coordination.node_json import MalformedNode
 from leadline.coordination.tree import (
     BadVersion,
@@ -62,20 +62,28 @@ MOST_TRIES = 10
 class QuotaStore:
     """`await start()`, and in the end `await stop()`. In between, quotas and rates follow the tree."""
 
-    def __init__(self, tree: Tree, quotas: ClientQuotas, connection_rates: ConnectionRates, clock: Time) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        quotas: ClientQuotas,
+        connection_rates: ConnectionRates,
+        clock: Time,
+        changes: ConfigChanges | None = None,
+    ) -> None:
         self.quotas, self.connection_rates = quotas, connection_rates
         self.on_change: list[Callable[[ConfigEntity, Mapping[str, str]], None]] = []  # with all settings of an entity
         self._tree = tree
         self._writing = asyncio.Lock()
         self._in_force = set[ConfigEntity]()
-        self._notifications = ChangeNotifications(tree, znodes.CONFIG_CHANGES, self._notified, self._load, clock)
+        self._changes = changes or ConfigChanges(tree, clock)
+        self._follower = ConfigFollower(self._changed, self._load)
 
     async def start(self) -> None:
-        await self._notifications.start()
+        await self._changes.follow(self._follower)
         await self._load()
 
     async def stop(self) -> None:
-        await self._notifications.stop()
+        await self._changes.leave(self._follower)
 
     async def _load(self) -> None:
         """All that the tree has, and all that is in force: the one may lack what the other has."""
@@ -86,8 +94,8 @@ class QuotaStore:
         for entity in self._in_force - stored:
             await self._read(entity)
 
-    async def _notified(self, path: str, data: bytes) -> None:
-        if (entity := entity_of(znodes.decode_config_change(path, data))) is not None:
+    async def _changed(self, path: str) -> None:
+        if (entity := entity_of(path)) is not None:
             await self._read(entity)
 
     async def alter(self, entity: ConfigEntity, change: Callable[[Mapping[str, str]], Config]) -> None:

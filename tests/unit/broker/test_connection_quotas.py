@@ -3,6 +3,8 @@
 import pytest
 
 from leadline.broker.connection_quotas import ConnectionLimits, ConnectionQuotas
+from leadline.broker.reconfiguration import limits_of
+from leadline.config.broker import broker_settings
 
 
 def test_there_is_room_until_max_connections_are_open() -> None:
@@ -53,3 +55,23 @@ def test_an_address_has_its_own_limit() -> None:
     quotas.closed("L", "a")
     quotas.opened("L", "b")
     assert [quotas.admits(host) for host in ("a", "b", "c")] == [True, False, True]
+
+
+def test_a_listener_has_the_limits_of_the_broker_unless_it_has_its_own() -> None:
+    limits = limits_of(
+        broker_settings(
+            {
+                "listeners": "CLIENTS://:0,BROKERS://:0",
+                "listener.security.protocol.map": "CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT",
+                "inter.broker.listener.name": "BROKERS",
+                "max.connections": "70",
+                "max.connection.creation.rate": "30",
+                "listener.name.clients.max.connections": "5",
+                "listener.name.brokers.max.connection.creation.rate": "9",
+            }
+        )
+    )
+    assert limits.max_connections_of_listeners == (("CLIENTS", 5), ("BROKERS", 70))
+    assert limits.creation_rates_of_listeners == (("CLIENTS", 30), ("BROKERS", 9))
+    assert limits.protected_listener == "BROKERS"
+    assert limits_of(broker_settings({})).protected_listener is None

@@ -384,6 +384,54 @@ def test_a_muted_connection_is_not_read_until_its_time_is_over() -> None:
     run(test)
 
 
+def test_muted_time_is_not_idle_time_but_a_longer_one_ends_in_a_close() -> None:
+    async def test() -> None:
+        now_s = 1000.0
+
+        def mute(connection: Connection, frame: memoryview) -> Served:
+            if bytes(frame) == b"mute":
+                connection.mute(600_000)
+            return [sized(bytes(frame))]
+
+        async with loopback_server(mute, now=lambda: now_s, connections_max_idle_ms=60_000) as server:
+            peer, other = await server.peer(), await server.peer()
+            assert await peer.ask(b"mute") == b"mute"
+            (muted,) = [connection for connection in server.net.connections if connection.receive_state is BLOCKED]
+            now_s += 50
+            muted._unmute()
+            assert await other.ask(b"other") == b"other"
+            now_s += 50
+            server.net._close_idle()
+            assert muted in server.net.connections  # idle since it was no longer muted
+            assert await peer.ask(b"mute") == b"mute"
+            now_s += 61
+            server.net._close_idle()
+            assert muted not in server.net.connections
+
+    run(test)
+
+
+def test_connections_of_clients_give_way_to_those_between_brokers() -> None:
+    async def test() -> None:
+        net = Net(ConnectionLimits(max_connections=2, protected_listener="BROKERS"))
+        ports = {name: net.listen(name, "127.0.0.1", 0)[1] for name in ("CLIENTS", "BROKERS")}
+        net.start(echo)
+        clients, brokers = (LoopbackServer(net, ports[name], "127.0.0.1") for name in ("CLIENTS", "BROKERS"))
+        first, second = await clients.peer(), await clients.peer()
+        assert [await first.ask(b"1"), await second.ask(b"2")] == [b"1", b"2"]
+        assert await first.ask(b"1") == b"1"  # used after the second
+        third = await brokers.peer()
+        assert await third.ask(b"3") == b"3"
+        assert await second.receive() is None
+        assert await first.ask(b"1") == b"1"
+        for server in (clients, brokers):
+            for peer in server.peers:
+                peer.close()
+        await net.close()
+
+    run(test)
+
+
 def test_a_connection_that_is_muted_twice_stays_so_for_the_longer_time() -> None:
     async def test() -> None:
         times_ms = iter([60_000, 1])

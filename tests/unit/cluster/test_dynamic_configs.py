@@ -117,7 +117,7 @@ class AnyOrder:
 def test_announcements_are_read_in_their_order_whatever_that_of_the_nodes(tmp_path: Path) -> None:
     async def test(tree: Tree, pair: Pair) -> None:
         one, other = pair
-        other._notifications._tree = cast(Tree, AnyOrder(tree))
+        other._changes._notifications._tree = cast(Tree, AnyOrder(tree))
         for topic in "tuv":
             await other.of_topic(topic)
         change = asyncio.gather(*(one.alter_topic(topic, lambda before: {"flush.ms": "7"}) for topic in "tuv"))
@@ -133,7 +133,7 @@ def test_after_a_time_without_connection_everything_is_read_again(tmp_path: Path
         await other.of_topic("t")
         await tree.create(znodes.config_path("topics", "t"), znodes.encode_config({"flush.ms": "7"}))
         await tree.create(znodes.config_path("brokers", "1"), znodes.encode_config({"log.cleaner.threads": "2"}))
-        other._notifications._session(SessionState.CONNECTED)
+        other._changes._notifications._session(SessionState.CONNECTED)
         await eventually(lambda: (other.topics["t"], other.broker) == ({"flush.ms": "7"}, {"log.cleaner.threads": "2"}))
 
     run(tmp_path, test)
@@ -145,7 +145,7 @@ def test_announcements_that_are_long_past_are_removed(tmp_path: Path) -> None:
         for topic in "tuv":
             await other.of_topic(topic)
             await notification_after(other, one.alter_topic(topic, lambda before: {"flush.ms": "7"}))
-        clock = other._notifications._clock
+        clock = other._changes._notifications._clock
         assert isinstance(clock, AheadClock)
         clock.ahead_ms = 2 * KEPT_MS
         await notification_after(other, one.alter_topic("t", lambda before: {"flush.ms": "8"}))

@@ -185,7 +185,7 @@ def test_lost_notifications_are_made_up_for_once_the_connection_is_back(run: Run
         await alter(store, QuotaEntity(None, "c"), producer_byte_rate=2)
         await tree.set("/config/users/u", znodes.encode_config({"producer_byte_rate": "5"}))
         await tree.delete("/config/clients/c")
-        store._notifications._session(SessionState.CONNECTED)
+        store._changes._notifications._session(SessionState.CONNECTED)
         await until(lambda: store.quotas.quotas(QuotaEntity("u")) == {PRODUCE: 5})
         await until(lambda: store.quotas.quotas(QuotaEntity(None, "c")) == {})
 
