@@ -2,15 +2,6 @@
 
 Pure: settings and bytes in, keys and certificates out. The caller reads the file.
 
-JKS, big-endian
-    FEEDFEED  version (4: 1 or 2)  count (4)  entries  SHA-1(password as UTF-16 + "Mighty Aphrodite" + all before)
-    entry     tag (4: 1 key, 2 certificate)  alias (UTF)  date (8)  then
-        key           length (4)  EncryptedPrivateKeyInfo  chain length (4)  certificates
-        certificate   [type (UTF), in version 2]  length (4)  DER
-    UTF       length (2)  bytes
-    A key is encrypted by Sun's own method (OID 1.3.6.1.4.1.42.2.17.1.1): salt (20), data, check (20). The stream of the
-    method is W0 = salt, Wi = SHA-1(password + Wi-1); check = SHA-1(password + plain text). The plain text is PKCS#8.
-
     a key store holds one key and its chain, the leaf first; a store with more keys: its first one
     a trust store holds certificates of authorities; without a password its integrity is not checked, as in Java
     the certificate of a key counts as trusted, too, as in Java, but not those of authorities that vouch for it
@@ -19,18 +10,16 @@ JKS, big-endian
 
 import base64
 import binascii
-import hashlib
 import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from hmac import compare_digest
-from struct import Struct
-from struct import error as StructError
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from leadline.config.values import InvalidSetting
 from leadline.security.distinguished_name import InvalidName, issuer_of, subject_name, subject_of
+from leadline.security.jks import MAGIC as JKS_MAGIC
+from leadline.security.jks import InvalidJks, jks_entries, unprotected
 from leadline.security.secret import Secret
 
 if TYPE_CHECKING:
@@ -38,13 +27,6 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
 
 PEM, JKS, PKCS12 = "PEM", "JKS", "PKCS12"
-_JKS_MAGIC, _JCEKS_MAGIC = b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce"
-_WHITENER = b"Mighty Aphrodite"
-_SUN_PROTECTION = bytes.fromhex("060a2b060104012a02110101")  # the OID in DER
-_KEY_TAG, _CERTIFICATE_TAG = 1, 2
-_SHORT, _INT = Struct(">H"), Struct(">I")
-_DIGEST_BYTES = 20
-_MOST_CHAIN = 100  # certificates in a chain: no real one has ten
 
 _SEQUENCE_TAG = b"\x30"
 _SEQUENCE = rb"\x30(?:[\x00-\x7f]|\x81.|\x82..)"
@@ -117,7 +99,7 @@ def load_key_store(settings: KeyStoreSettings, read: ReadFile) -> KeyStore | Non
         if _is_jks(data, settings.type):
             return _jks_key_store(data, settings.password, key_password)
         return _pkcs12_key_store(data, settings.password)
-    except StoreError as error:
+    except (StoreError, InvalidJks) as error:
         raise _failed(settings.location, settings.type, error) from None
 
 
@@ -133,14 +115,14 @@ def load_trust_store(settings: TrustStoreSettings, read: ReadFile) -> TrustStore
         if settings.type == PEM:
             return TrustStore(_pem_certificates(Secret(data)))
         if _is_jks(data, settings.type):
-            entries = _jks_entries(data, settings.password)
+            entries = jks_entries(data, settings.password)
             certificates = tuple(entry.chain[0] for entry in entries if entry.chain)
         else:
             certificates = _pkcs12_certificates(data, settings.password)
         if not certificates:
             raise StoreError("there is no trusted certificate in it")
         return TrustStore(certificates)
-    except StoreError as error:
+    except (StoreError, InvalidJks) as error:
         raise _failed(settings.location, settings.type, error) from None
 
 
@@ -199,7 +181,7 @@ def _read(location: str, type_: str, read: ReadFile) -> bytes:
 
 def _is_jks(data: bytes, type_: str) -> bool:
     """As Java: a store that is set as JKS or PKCS12 may be the other one (keystore.type.compat)."""
-    return data.startswith(_JKS_MAGIC) or (type_ == JKS and data[:1] != _SEQUENCE_TAG)
+    return data.startswith(JKS_MAGIC) or (type_ == JKS and data[:1] != _SEQUENCE_TAG)
 
 
 def _failed(location: str, type_: str, reason: object) -> StoreError:
@@ -314,100 +296,11 @@ def _chain(leaf: bytes, others: list[bytes]) -> tuple[bytes, ...]:
 # JKS
 
 
-class _JksEntry(NamedTuple):
-    alias: str
-    protected: bytes | None  # the encrypted key; None: a trusted certificate
-    chain: tuple[bytes, ...]
-
-
 def _jks_key_store(data: bytes, password: Secret, key_password: Secret) -> KeyStore:
-    for entry in _jks_entries(data, password):
+    for entry in jks_entries(data, password):
         if entry.protected is not None:
-            return _checked(KeyStore(_unprotected(entry.protected, key_password), entry.chain))
+            return _checked(KeyStore(unprotected(entry.protected, key_password), entry.chain))
     raise StoreError("there is no key in it")
-
-
-def _jks_entries(data: bytes, password: Secret | None) -> list[_JksEntry]:
-    if data.startswith(_JCEKS_MAGIC):
-        raise StoreError("it is a JCEKS store: convert it to PKCS12 with keytool -importkeystore")
-    if not data.startswith(_JKS_MAGIC):
-        raise StoreError("it is no JKS store")
-    if password is not None:
-        digest = hashlib.sha1(_utf16(password) + _WHITENER + data[:-_DIGEST_BYTES]).digest()
-        if not compare_digest(digest, data[-_DIGEST_BYTES:]):
-            raise StoreError("wrong password, or the store was changed")
-    try:
-        return _JksReader(data).entries()
-    except (StructError, IndexError, UnicodeDecodeError):
-        raise StoreError("the store is cut off or damaged") from None
-
-
-class _JksReader:
-    def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, len(_JKS_MAGIC)
-
-    def entries(self) -> list[_JksEntry]:
-        self._version = self._number(_INT)
-        if self._version not in (1, 2):
-            raise StoreError(f"a JKS store of version {self._version}")
-        return [self._entry() for _ in range(min(self._number(_INT), len(self._data)))]
-
-    def _entry(self) -> _JksEntry:
-        tag, alias, _ = self._number(_INT), self._bytes(self._number(_SHORT)).decode(), self._bytes(8)
-        if tag == _CERTIFICATE_TAG:
-            return _JksEntry(alias, None, (self._certificate(),))
-        if tag != _KEY_TAG:
-            raise StoreError(f"an entry of the unknown type {tag}")
-        protected, count = self._bytes(self._number(_INT)), self._number(_INT)
-        if count > _MOST_CHAIN:
-            raise StoreError(f"a chain of {count} certificates")
-        return _JksEntry(alias, protected, tuple(self._certificate() for _ in range(count)))
-
-    def _certificate(self) -> bytes:
-        if self._version == 2:
-            self._bytes(self._number(_SHORT))
-        return self._bytes(self._number(_INT))
-
-    def _number(self, struct: Struct) -> int:
-        number: int = struct.unpack_from(self._data, self._at)[0]
-        self._at += struct.size
-        return number
-
-    def _bytes(self, length: int) -> bytes:
-        start, self._at = self._at, self._at + length
-        if self._at > len(self._data):
-            raise StoreError("the store is cut off or damaged")
-        return self._data[start : self._at]
-
-
-def _unprotected(protected: bytes, password: Secret) -> Secret:
-    at = protected.find(_SUN_PROTECTION)
-    header = at + len(_SUN_PROTECTION) + 2  # and NULL
-    data = _octets(protected[header:]) if at >= 0 else b""
-    if len(data) < 2 * _DIGEST_BYTES:
-        raise StoreError("a key that is not protected by Sun's method")
-    salt, encrypted, check = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
-    key, word, stream = _utf16(password), salt, bytearray()
-    while len(stream) < len(encrypted):
-        word = hashlib.sha1(key + word).digest()
-        stream += word
-    plain = bytes(one ^ other for one, other in zip(encrypted, stream, strict=False))
-    if not compare_digest(hashlib.sha1(key + plain).digest(), check):
-        raise StoreError("wrong key password")
-    return Secret(plain)
-
-
-def _octets(data: bytes) -> bytes:
-    """The content of an OCTET STRING in DER."""
-    if data[:1] != b"\x04" or len(data) < 2:
-        return b""
-    size = data[1] & 0x7F if data[1] & 0x80 else 0
-    length = int.from_bytes(data[2 : 2 + size], "big") if size else data[1]
-    return data[2 + size : 2 + size + length]
-
-
-def _utf16(password: Secret) -> bytes:
-    return password.reveal_text().encode("utf-16-be", "surrogatepass")
 
 
 def _checked(store: KeyStore) -> KeyStore:

@@ -13,6 +13,7 @@ import pytest
 import leadline.security
 from leadline.security import (
     jaas,
+    jks,
     key_stores,
     oauthbearer,
     password_encoder,
@@ -124,7 +125,7 @@ def test_cve_2019_12399_no_error_and_no_repr_contains_a_secret(caplog: pytest.Lo
 
 def test_cve_2026_33558_the_modules_of_a_login_write_no_log() -> None:
     """What they learn leaves them in a step or an error alone, so that the test above sees all of it."""
-    for module in (jaas, key_stores, oauthbearer, password_encoder, plain, sasl_authenticator, scram, tls):
+    for module in (jaas, jks, key_stores, oauthbearer, password_encoder, plain, sasl_authenticator, scram, tls):
         assert module.__file__ is not None
         tree = ast.parse(Path(module.__file__).read_text())
         imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
