@@ -230,6 +230,13 @@ BROKER_CHANGES: list[list[Op]] = [
     [("log.message.timestamp.type", DELETE, None)],
     [("leader.replication.throttled.rate", SET, "1000")],
     [("ssl.keystore.location", SET, "somewhere")],
+    [("sasl.jaas.config", SET, "needs a secret")],
+    [("listener.name.other.ssl.key.password", SET, "needs a secret")],
+    [("listener.name.other.ssl.keystore.location", SET, "somewhere")],
+    [("password.encoder.secret", SET, "is static")],
+    [("sasl.enabled.mechanisms", SET, "PLAIN")],
+    [("ssl.principal.mapping.rules", SET, "DEFAULT")],
+    [("listener.name.other.ssl.principal.mapping.rules", SET, "DEFAULT")],
     [("log.flush.interval.ms", SET, "50000"), ("log.flush.interval.messages", SET, "0")],
     [("log.retention.ms", DELETE, None), ("max.connections", DELETE, None), ("message.max.bytes", DELETE, None)],
 ]

@@ -278,6 +278,32 @@ async def stored(connect: str) -> dict[str, str]:
     return config
 
 
+def test_what_kafkas_tool_wrote_into_zookeeper_before_the_start_is_in_force(secured: Secured) -> None:
+    connect, ssl_port = f"{secured.zookeeper.connect}/tool", _free_port()
+
+    async def make_chroot() -> None:
+        await (await open_tree(connect, ZooKeeperAccess())).close()
+
+    asyncio.run(make_chroot())
+    changes = {
+        f"{STORE}keystore.location": secured.write("tool.jks", "first"),
+        f"{STORE}keystore.password": STORE_PASSWORD,
+        "password.encoder.secret": "encoder-secret",
+    }
+    pairs = ",".join(f"{name}={text}" for name, text in changes.items())
+    tool(
+        *("configs", "--zookeeper", connect, "--entity-type", "brokers", "--entity-name", "0", "--alter"),
+        *("--add-config", pairs),
+    )
+    settings = settings_of(ssl_port, "0") | {"zookeeper.connect": connect, "zookeeper.set.acl": "false"}
+    with until_killed(RunningBroker(secured.folder / "tool", settings)) as us:
+        side = Side("Tool", "127.0.0.1", us.port, [])
+        side.connection.close()
+        ports = secured._replace(ssl_ports={"Tool": ssl_port})
+        assert shown(ports, side) == secured.identities["first"].chain[0]
+        assert us.stop() == 0
+
+
 # ACLs of nodes
 
 

@@ -281,6 +281,25 @@ def test_what_a_tool_wrote_before_the_start_holds_and_an_old_secret_is_replaced(
     asyncio.run(main())
 
 
+def test_listeners_that_were_set_before_the_start_are_opened(tmp_path: Path) -> None:
+    """A broker that runs does not change its listeners. With the next start they are those that were set."""
+    properties = settings_of(tmp_path)
+    written = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,EXTRA://127.0.0.1:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,EXTRA:PLAINTEXT",
+    }
+
+    async def main() -> None:
+        async with running(properties) as broker:
+            code, message = await alter(broker, written)
+            assert (code, "listeners cannot change while the broker runs" in message) == (INVALID_REQUEST, True)
+            await broker.tree.create(znodes.config_path(BROKERS, "0"), znodes.encode_config(written), make_parents=True)
+        async with running(properties) as broker:
+            assert list(broker.addresses) == ["PLAINTEXT", "EXTRA"]
+
+    asyncio.run(main())
+
+
 def test_a_password_that_cannot_be_decoded_is_named_and_the_broker_starts(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
