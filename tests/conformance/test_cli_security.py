@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from leadline.cli import main
-from leadline.config.properties import property_text
+from leadline.config.properties import parse_properties, property_text
 from tests.conformance.kafka.broker import _free_port, zookeeper
 from tests.conformance.kafka.secured import LOGIN, PASSWORDS, secured_broker, secured_settings
 from tests.conformance.kafka.tools import tool
 from tests.support.broker import leadline
+from tests.support.guided_broker import START, GuidedBroker
 
 pytestmark = pytest.mark.conformance
 
@@ -60,6 +61,15 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Sec
 @pytest.fixture(params=["Kafka", "Leadline"])
 def cluster(request: pytest.FixtureRequest, clusters: dict[str, SecuredCluster]) -> SecuredCluster:
     return clusters[request.param]
+
+
+@pytest.fixture(scope="module")
+def guided(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuidedBroker]:
+    broker = GuidedBroker(tmp_path_factory.mktemp("init"))
+    broker.run("leadline security init secure")
+    broker.run(START)
+    yield broker
+    broker.stop()
 
 
 @pytest.fixture
@@ -236,3 +246,14 @@ def test_tokens_are_created_used_renewed_and_ended(cluster: SecuredCluster, run:
 
 def _as(run: Run, login: list[str], *arguments: str, code: int = 0) -> str:
     return run(*arguments, *login, code=code)
+
+
+@pytest.mark.parametrize("user", ["admin", "alice"])
+def test_kafkas_tools_log_in_with_the_files_of_security_init(user: str, run: Run, guided: GuidedBroker) -> None:
+    file = guided.secure / f"{user}.properties"
+    servers = parse_properties(file.read_text())["bootstrap.servers"]
+    if user == "admin":
+        tool("topics", "--bootstrap-server", servers, "--command-config", file, "--create", "--topic", "of-java")
+        run("acls", "add", "--allow-principal", "User:alice", "--consumer", "--topic", "of-java", "--group", "g",
+            "--command-config", str(file))  # fmt: skip
+    assert tool("topics", "--bootstrap-server", servers, "--command-config", file, "--list") == "of-java\n"

@@ -130,14 +130,14 @@ def _init(options: argparse.Namespace) -> int:
 
 
 def _write(folder: Path, listeners: SecureListeners, user: str, hosts: list[str]) -> None:
-    password, store_password = (Secret.of(secrets.token_urlsafe(_SECRET_BYTES)) for _ in range(2))
+    password, store_password, token_key = (Secret.of(secrets.token_urlsafe(_SECRET_BYTES)) for _ in range(3))
     authority = new_authority("Leadline development CA")
     names = [*dict.fromkeys(["localhost", "127.0.0.1", "::1", *hosts])]
     leaves = {BROKER: new_leaf(authority, BROKER, names), ADMIN: new_leaf(authority, ADMIN)}
     private: dict[str, bytes] = {
         AUTHORITY_KEY_FILE: authority.key_pem(),
         TRUST_STORE_FILE: authority.trust_store(store_password),
-        SETTINGS_FILE: server_settings(str(folder), listeners).encode(),
+        SETTINGS_FILE: server_settings(str(folder), listeners, token_key).encode(),
     }
     for name, leaf in leaves.items():
         private[pem_file(name)] = leaf.key_pem() + leaf.certificate_pem()
@@ -167,7 +167,7 @@ def _report(folder: Path, listeners: SecureListeners, user: str, paint: Paint) -
     admin = f"--command-config {folder}/{ADMIN}.properties"
     return [
         f"Wrote {paint.bold(str(folder))}: for development only. Keep it private.",
-        f"  {SETTINGS_FILE:18} {listeners.tls} with certificates, {listeners.login} with logins, ACLs",
+        f"  {SETTINGS_FILE:18} {listeners.tls} for certificates, {listeners.login} for logins",
         f"  {f'{ADMIN}.properties':18} User:{ADMIN}, a super user, by certificate",
         f"  {f'{user}.properties':18} User:{user}, by {MECHANISM}, without any rights yet",
         "  *.properties       for Java and --command-config; *.librdkafka.properties and",

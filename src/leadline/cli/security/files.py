@@ -45,7 +45,7 @@ def key_store_file(name: str) -> str:
     return f"{name}.p12"
 
 
-def server_settings(folder: str, listeners: SecureListeners) -> str:
+def server_settings(folder: str, listeners: SecureListeners, token_key: Secret) -> str:
     settings = {
         "listeners": f"SSL://{listeners.tls},SASL_SSL://{listeners.login}",
         "security.inter.broker.protocol": "SSL",
@@ -60,6 +60,7 @@ def server_settings(folder: str, listeners: SecureListeners) -> str:
         f"listener.name.sasl_ssl.{MECHANISM.lower()}.sasl.jaas.config": f"{SCRAM_LOGIN_MODULE} required;",
         "authorizer.class.name": ACL_AUTHORIZER,
         "super.users": f"User:{ADMIN};User:{BROKER}",
+        "delegation.token.secret.key": token_key.reveal_text(),
     }
     return _properties("a development broker: mTLS on SSL, SCRAM on SASL_SSL, ACLs for all but super users", settings)
 

@@ -1,0 +1,78 @@
+"""docs/SECURITY.md: each command in it is run, in order, and prints what the document shows.
+
+Numbers, times, ids and the port differ from run to run; `...` stands for lines that are left out.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from leadline.config.properties import parse_properties
+from tests.support.guided_broker import GuidedBroker
+
+GUIDE = (Path(__file__).parent.parent / "docs" / "SECURITY.md").read_text()
+ANSWER_S = 120
+_CHANGING = re.compile(r"\b\d[\d.,]*( (ms|s|B))?\b|\b[\w-]{22}\b")
+
+
+class ShownCommand(NamedTuple):
+    text: str
+    output: list[str]  # as the document shows it
+
+
+def shown_commands() -> list[ShownCommand]:
+    blocks = re.findall(r"^```\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+    parts = [part for block in blocks for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
+    return [ShownCommand(lines[0], [*filter(None, lines[1:])]) for lines in (part.splitlines() for part in parts)]
+
+
+def test_the_way_from_nothing_takes_ten_commands() -> None:
+    first = GUIDE.partition("## From nothing")[2].partition("\n## ")[0]
+    different = {line for line in re.findall(r"^\$ (.*)$", first, re.MULTILINE) if "--dry-run" not in line}
+    assert len(different) <= 10
+
+
+@pytest.fixture(scope="module")
+def guided(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuidedBroker]:
+    broker = GuidedBroker(tmp_path_factory.mktemp("guide"))
+    yield broker
+    broker.stop()
+
+
+def without_changing_parts(line: str) -> str:
+    return " ".join(_CHANGING.sub("#", line.removesuffix(" (record walker in pure Python)")).split())
+
+
+def test_each_command_of_the_guide_prints_what_it_shows(guided: GuidedBroker) -> None:
+    for command, output in shown_commands():
+        printed = [without_changing_parts(line) for line in guided.run(command)]
+        shown = [without_changing_parts(line) for line in output if line != "..."]
+        assert [line for line in shown if line not in printed] == [], f"$ {command}\n" + "\n".join(printed)
+        if "..." not in output:
+            assert len(printed) == len(shown), f"$ {command}\n" + "\n".join(printed)
+
+
+@pytest.mark.parametrize("user", ["admin", "alice"])
+def test_librdkafka_logs_in_with_its_file(guided: GuidedBroker, user: str) -> None:
+    properties = parse_properties((guided.secure / f"{user}.librdkafka.properties").read_text())
+    assert "orders" in AdminClient(dict(properties)).list_topics(timeout=ANSWER_S).topics
+
+
+@pytest.mark.parametrize("user", ["admin", "alice"])
+def test_kafka_python_logs_in_with_its_file(guided: GuidedBroker, user: str) -> None:
+    from kafka import KafkaConsumer  # type: ignore[import-untyped]
+
+    consumer = KafkaConsumer(
+        **json.loads((guided.secure / f"{user}.kafka-python.json").read_text()),
+        bootstrap_timeout_ms=ANSWER_S * 1000,
+        request_timeout_ms=ANSWER_S * 1000,
+    )
+    try:
+        assert "orders" in consumer.topics()
+    finally:
+        consumer.close()
