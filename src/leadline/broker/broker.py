@@ -20,6 +20,7 @@ from leadline.broker.inter_broker import InterBroker
 from leadline.broker.jaas_file import jaas_sections
 from leadline.broker.listener_security import Credentials, ListenerSecurities, decoy_key
 from leadline.broker.net import Net
+from leadline.broker.oauth_tokens import OAuthTokens
 from leadline.broker.ports import Ports
 from leadline.broker.presence import Presence
 from leadline.broker.quotas import client_quotas, connection_rates, start_dropping_idle
@@ -99,7 +100,8 @@ class Broker:
         self.upkeep = LogTasks(self.dirs)
         self._read = partial(read_file, self.files)
         sections = jaas_sections(system_properties(self.ports.environment), self._read)
-        self._credentials = Credentials(ScramUserCredentials(), self.chance, sections=sections)
+        oauth = OAuthTokens(self.ports.fetch_document, self._read, self.clock)
+        self._credentials = Credentials(ScramUserCredentials(), oauth, self.chance, sections=sections)
         self._passwords = DynamicPasswords.of(settings.broker, self.chance.secret_bytes)
         self.failed = asyncio.Event()  # no log directory is left
         self.addresses: dict[str, Endpoint] = {}  # where it listens, by listener
@@ -128,6 +130,7 @@ class Broker:
             self._listen()
             self._build(identity)
             await make_persistent_nodes(self.tree)
+            await self._credentials.oauth.start(stack)
             stack.push_async_callback(self.client_configs.stop)
             await self.client_configs.start()
             start_dropping_idle(self.client_configs, self.clock, stack)

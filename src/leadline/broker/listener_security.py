@@ -15,12 +15,13 @@ from functools import partial
 from leadline.api import api_versions_response
 from leadline.broker.authentication import ListenerSecurity
 from leadline.broker.jaas_file import JaasSections
+from leadline.broker.oauth_tokens import OAuthTokens
 from leadline.broker.own_login import NewLogin, own_login
 from leadline.cluster.broker_login import PeerSecurity
 from leadline.config.alter import NotApplicable
 from leadline.config.broker import BrokerSettings
 from leadline.config.listeners import Listener, SecurityProtocol
-from leadline.config.security import JAAS, SecurityConfig
+from leadline.config.security import CALLBACK_HANDLER, JAAS, SecurityConfig
 from leadline.config.values import InvalidSetting, Password
 from leadline.runtime.ports import Chance
 from leadline.security.distinguished_name import subject_name
@@ -33,6 +34,7 @@ from leadline.security.jaas import (
     server_login,
 )
 from leadline.security.key_stores import KeyStoreSettings, ReadFile, TrustStoreSettings
+from leadline.security.oauthbearer import OAUTHBEARER
 from leadline.security.plain import PLAIN, PlainExchange, plain_users
 from leadline.security.principal import ANONYMOUS, USER_TYPE, Principal
 from leadline.security.principal_mapping import NoMatchingRule, PrincipalMapping
@@ -50,7 +52,7 @@ from leadline.wire.classes import Message
 log = logging.getLogger(__name__)
 
 MAX_REAUTH_MS = "connections.max.reauth.ms"
-MECHANISMS = (PLAIN, *SCRAM_MECHANISMS)
+MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
 NO_KEY = Secret(b"")
 LOGIN_SHARE = 0.6, 0.8  # of its lifetime, after which this broker repeats a login; a request may wait in a queue then
 
@@ -62,6 +64,7 @@ class Credentials:
     """Whom the mechanisms of all listeners let in, beside the users of JAAS lines."""
 
     users: ScramUserCredentials
+    oauth: OAuthTokens
     chance: Chance
     tokens: TokenStore | None = None  # None: there are no delegation tokens
     decoy_key: Secret = NO_KEY  # known once the cluster is: see `decoy_key`
@@ -235,18 +238,37 @@ def _sasl(
     max_reauth_ms: dict[str, int] = {}
     for mechanism in config.sasl_enabled_mechanisms:
         if mechanism not in MECHANISMS:
-            raise InvalidSetting(
-                f"sasl.enabled.mechanisms={','.join(config.sasl_enabled_mechanisms)}: not supported on listener "
-                f"{listener.name}: {mechanism}; {', '.join(MECHANISMS)} are"
+            raise _unsupported(mechanism, listener.name, config)
+        module = login_module(listener.name, mechanism, own, credentials.sections)
+        handler = f"{mechanism.lower()}.{CALLBACK_HANDLER}"
+        handler_setting = f"listener.name.{listener.name.lower()}.{handler}"
+        if mechanism == OAUTHBEARER:
+            assert module is not None
+            exchanges[mechanism] = credentials.oauth.exchanges_of(
+                listener.name, config, handler_setting, own.get(handler), module
             )
-        exchanges[mechanism] = _new_exchange(
-            mechanism, login_module(listener.name, mechanism, own, credentials.sections), credentials
-        )
+        elif handler in own:
+            raise InvalidSetting(f"{handler_setting}={own[handler]}: only {OAUTHBEARER} takes a handler")
+        else:
+            exchanges[mechanism] = _new_exchange(mechanism, module, credentials)
         lifetime = own.get(f"{mechanism.lower()}.{MAX_REAUTH_MS}")
         max_reauth_ms[mechanism] = config.connections_max_reauth_ms if lifetime is None else int(lifetime)
     if not exchanges:
         raise InvalidSetting(f"sasl.enabled.mechanisms=: listener {listener.name} needs at least one")
     return SaslListener(EnabledMechanisms(exchanges), max_reauth_ms, api_versions_response, _error_response)
+
+
+def _unsupported(mechanism: str, listener: str, config: SecurityConfig) -> InvalidSetting:
+    enabled, hint = ",".join(config.sasl_enabled_mechanisms), ""
+    if mechanism == "GSSAPI":
+        hint = (
+            "; GSSAPI, which is Kafka's default, needs Kerberos: use SCRAM-SHA-512 for passwords, OAUTHBEARER for "
+            "tokens of an identity provider, or an SSL listener with ssl.client.auth=required for certificates"
+        )
+    return InvalidSetting(
+        f"sasl.enabled.mechanisms={enabled}: not supported on listener {listener}: {mechanism}; "
+        f"{', '.join(MECHANISMS)} are{hint}"
+    )
 
 
 def login_module(listener: str, mechanism: str, own: Mapping[str, str], sections: JaasSections) -> LoginModule | None:

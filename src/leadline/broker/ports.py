@@ -12,6 +12,7 @@ from leadline.config.java_options import system_properties
 from leadline.coordination.embedded import EmbeddedTree
 from leadline.coordination.tree import Tree
 from leadline.log.files import CACHE, read_file
+from leadline.runtime.documents import FetchDocument, fetch_document
 from leadline.runtime.network import Network, TcpNetwork
 from leadline.runtime.ports import Chance, Files, OsFiles, SystemChance, SystemTime, Time
 
@@ -44,3 +45,4 @@ class Ports:
     chance: Chance = field(default_factory=SystemChance)
     open_tree: OpenTree = open_tree
     environment: Mapping[str, str] = field(default_factory=dict)  # of the process, for Java's options in KAFKA_OPTS
+    fetch_document: FetchDocument = fetch_document  # of the network: what is fetched from elsewhere than a broker

@@ -21,7 +21,7 @@ from leadline.config.delegation_tokens import DelegationTokenConfig
 from leadline.config.listeners import Listeners, SecurityProtocol
 from leadline.config.network import NetworkConfig
 from leadline.config.replication import ReplicationConfig
-from leadline.config.security import JAAS, SecurityConfig
+from leadline.config.security import CALLBACK_HANDLER, JAAS, SecurityConfig
 from leadline.config.settings import Importance, Mode, SettingRow, Support, nearest, setting
 from leadline.config.storage import StorageConfig
 from leadline.config.topic import LogConfig
@@ -41,7 +41,9 @@ _OF_MECHANISM = (
     "sasl.server.callback.handler.class",
     "connections.max.reauth.ms",
 )
-_OF_ONE_LISTENER = frozenset(("max.connections", "max.connection.creation.rate", *SecurityConfig.rows(), JAAS))
+_OF_ONE_LISTENER = frozenset(
+    ("max.connections", "max.connection.creation.rate", *SecurityConfig.rows(), JAAS, CALLBACK_HANDLER)
+)
 _NOT_SUPPORTED = {
     "config.providers": "values are not looked up elsewhere; write them out",
     "authorizer.zookeeper.url": "ACLs are in the ZooKeeper of zookeeper.connect",

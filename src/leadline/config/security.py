@@ -20,6 +20,15 @@ BOOLEAN, INT, LIST, LONG, PASSWORD, STRING = (
 LOW = Importance.LOW
 PER_BROKER = Mode.PER_BROKER
 JAAS = "sasl.jaas.config"  # counts with a listener and a mechanism before it
+CALLBACK_HANDLER = "sasl.server.callback.handler.class"  # likewise
+_OAUTHBEARER = "org.apache.kafka.common.security.oauthbearer."
+SIGNED_HANDLER = f"{_OAUTHBEARER}OAuthBearerValidatorCallbackHandler"
+UNSECURED_HANDLER = f"{_OAUTHBEARER}internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+CALLBACK_HANDLERS = (
+    SIGNED_HANDLER,
+    f"{_OAUTHBEARER}secured.OAuthBearerValidatorCallbackHandler",  # its older name
+    UNSECURED_HANDLER,
+)
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
@@ -74,6 +83,31 @@ class SecurityConfig(Settings):
 
     sasl_enabled_mechanisms: tuple[str, ...] = setting(
         ("GSSAPI",), LIST, "the mechanisms that clients may choose from", mode=PER_BROKER
+    )
+    sasl_oauthbearer_jwks_endpoint_url: str | None = setting(
+        None, STRING, "where the keys that OAUTHBEARER tokens are signed with come from: an https or file URL"
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = setting(
+        3_600_000, LONG, "how long those keys are kept", importance=LOW
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = setting(
+        100, LONG, "wait after a first failed attempt to get them", importance=LOW
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = setting(
+        10_000, LONG, "maximum wait between attempts", importance=LOW
+    )
+    sasl_oauthbearer_clock_skew_seconds: int = setting(30, INT, "how far two clocks may be apart", importance=LOW)
+    sasl_oauthbearer_expected_audience: tuple[str, ...] | None = setting(
+        None, LIST, "the audiences of which a token must have one", importance=LOW
+    )
+    sasl_oauthbearer_expected_issuer: str | None = setting(
+        None, STRING, "the issuer that a token must have", importance=LOW
+    )
+    sasl_oauthbearer_scope_claim_name: str = setting(
+        "scope", STRING, "the claim of a token that holds its scope", importance=LOW
+    )
+    sasl_oauthbearer_sub_claim_name: str = setting(
+        "sub", STRING, "the claim of a token that holds its user", importance=LOW
     )
     connections_max_reauth_ms: int = setting(0, LONG, "how long a login lasts; 0: as long as its connection")
     sasl_server_max_receive_size: int = setting(524_288, INT, "the largest message of a login")

@@ -12,8 +12,8 @@ Pure: a table.
 from collections.abc import Iterator
 
 from leadline.config import kraft, remote_storage
-from leadline.config.checks import any_case_of, at_least
-from leadline.config.security import JAAS
+from leadline.config.checks import ValueCheck, any_case_of, at_least
+from leadline.config.security import CALLBACK_HANDLER, CALLBACK_HANDLERS, JAAS
 from leadline.config.settings import Importance, Mode, SettingRow, accepted, refused
 from leadline.config.values import INT_MAX, ConfigType
 
@@ -27,6 +27,11 @@ BOOLEAN, STRING, INT, SHORT, LONG = (
 )
 DOUBLE, LIST, CLASS, PASSWORD = ConfigType.DOUBLE, ConfigType.LIST, ConfigType.CLASS, ConfigType.PASSWORD
 PER_BROKER, CLUSTER_WIDE = Mode.PER_BROKER, Mode.CLUSTER_WIDE
+_CALLBACK_HANDLERS = ValueCheck(
+    lambda name: name in CALLBACK_HANDLERS,
+    f"not supported: Java classes cannot be loaded; must be one of {', '.join(CALLBACK_HANDLERS)}",
+    "",
+)
 
 
 def rows() -> Iterator[SettingRow]:
@@ -109,7 +114,6 @@ def _plugins() -> Iterator[SettingRow]:
     )
     yield row("client.quota.callback.class", CLASS, None, "a class that sets the quotas of clients", importance=LOW)
     yield row("ssl.engine.factory.class", CLASS, None, "a class that does TLS", importance=LOW, mode=PER_BROKER)
-    yield row("sasl.server.callback.handler.class", CLASS, None, "a class that checks logins")
     yield row("sasl.client.callback.handler.class", CLASS, None, "a class that logs in to other brokers")
     yield row("sasl.login.class", CLASS, None, "a class that keeps the broker's own login")
     yield row("sasl.login.callback.handler.class", CLASS, None, "a class that finds the broker's own login")
@@ -177,6 +181,10 @@ def _sasl() -> Iterator[SettingRow]:
     row = accepted("it counts with a listener and a mechanism: listener.name.<listener>.<mechanism>.sasl.jaas.config")
     login = "the login module of a listener with its options, users among them"
     yield row(JAAS, PASSWORD, None, login, mode=PER_BROKER)
+    row = accepted(
+        f"it counts with a listener and a mechanism: listener.name.<listener>.oauthbearer.{CALLBACK_HANDLER}"
+    )
+    yield row(CALLBACK_HANDLER, CLASS, None, "the class that checks OAUTHBEARER tokens", _CALLBACK_HANDLERS)
 
 
 def _kerberos() -> Iterator[SettingRow]:
@@ -202,7 +210,7 @@ def _kerberos() -> Iterator[SettingRow]:
 
 
 def _logins() -> Iterator[SettingRow]:
-    row = accepted("there is no OAUTHBEARER")
+    row = accepted("brokers do not log in to each other by OAUTHBEARER")
     for name, kind, default, meaning in (
         ("refresh.window.factor", DOUBLE, 0.8, "the share of a login's life after which it is renewed"),
         ("refresh.window.jitter", DOUBLE, 0.05, "random part added to it"),
@@ -217,20 +225,8 @@ def _logins() -> Iterator[SettingRow]:
 
 
 def _oauth() -> Iterator[SettingRow]:
-    row = accepted("there is no OAUTHBEARER")
-    for name, kind, default, importance, meaning in (
-        ("scope.claim.name", STRING, "scope", LOW, "the claim of a token that holds its scope"),
-        ("sub.claim.name", STRING, "sub", LOW, "the claim of a token that holds its user"),
-        ("token.endpoint.url", STRING, None, MEDIUM, "where tokens come from"),
-        ("jwks.endpoint.url", STRING, None, MEDIUM, "where the keys that sign them come from"),
-        ("jwks.endpoint.refresh.ms", LONG, 3_600_000, LOW, "how long those keys are kept"),
-        ("jwks.endpoint.retry.backoff.ms", LONG, 100, LOW, "wait after a first failed attempt to get them"),
-        ("jwks.endpoint.retry.backoff.max.ms", LONG, 10_000, LOW, "maximum wait between attempts"),
-        ("clock.skew.seconds", INT, 30, LOW, "how far two clocks may be apart"),
-        ("expected.audience", LIST, None, LOW, "the audience that a token must have"),
-        ("expected.issuer", STRING, None, LOW, "the issuer that a token must have"),
-    ):
-        yield row(f"sasl.oauthbearer.{name}", kind, default, meaning, importance=importance)
+    row = accepted("brokers do not log in to each other by OAUTHBEARER")
+    yield row("sasl.oauthbearer.token.endpoint.url", STRING, None, "where the broker's own tokens come from")
 
 
 def _java_tls() -> Iterator[SettingRow]:

@@ -13,27 +13,25 @@ Pure: bytes and a key set in, an outcome out.
     the session ends with the token
     no message and no reason contains a token
 
-Kafka's validator without signatures is refused by name: whoever can write JSON would be anybody.
+Without a callback handler Kafka takes tokens without a signature. Here that must be asked for by name
+(`security/unsecured_tokens.py`): whoever can write JSON is anybody then.
 """
 
 import base64
 import binascii
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from leadline.config.security import SIGNED_HANDLER, UNSECURED_HANDLER
 from leadline.config.values import BLANK, InvalidSetting
 from leadline.security.jwks import Jwks
 from leadline.security.principal import USER_TYPE, Principal
 from leadline.security.sasl_mechanisms import Authenticated, Challenge, Failed, Outcome
 
 OAUTHBEARER = "OAUTHBEARER"
-CALLBACK_HANDLERS = {
-    "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler",
-    "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
-}
 INVALID_TOKEN = '{"status":"invalid_token"}'
 _CONTROL_A = b"\x01"
 _SASL_NAME = rb"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
@@ -45,7 +43,14 @@ _MAX_NUMBER = 1 << 53
 
 
 class InvalidToken(Exception):
-    """Why a token does not count; without the token itself."""
+    """Why a token does not count; without the token itself. `scope`: what it lacks, if that is all."""
+
+    def __init__(self, reason: str, scope: str | None = None) -> None:
+        super().__init__(reason)
+        self.scope = scope
+
+    def for_client(self) -> str:
+        return INVALID_TOKEN if self.scope is None else f'{{"status":"insufficient_scope", "scope":"{self.scope}"}}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +77,20 @@ Validate = Callable[[str, int], AccessToken]  # token and wall clock; raises Inv
 class OAuthBearerExchange:
     def __init__(self, validate: Validate) -> None:
         self._validate = validate
-        self._refused = False
+        self._refusal: InvalidToken | None = None
 
     def evaluate(self, response: bytes, now_ms: int) -> Outcome:
-        if response == _CONTROL_A and self._refused:
-            return Failed(INVALID_TOKEN)
+        if response == _CONTROL_A and self._refusal is not None:
+            return Failed(self._refusal.for_client(), f"the token is refused: {self._refusal}")
         message = _parsed(response)
         if message is None:
             return Failed(reason="invalid OAUTHBEARER client first message")
         authorization_id, token = message
         try:
             access = self._validate(token, now_ms)
-        except InvalidToken:
-            self._refused = True
-            return Challenge(INVALID_TOKEN.encode())
+        except InvalidToken as error:
+            self._refusal = error
+            return Challenge(error.for_client().encode())
         if authorization_id not in ("", access.principal_name):
             return Failed(
                 f"Authentication failed: Client requested an authorization id ({authorization_id}) that is different "
@@ -126,10 +131,10 @@ class TokenValidator:
 
     def _accept(self, claims: dict[str, Any], now_s: float) -> AccessToken:
         rules = self._rules
-        expires_s, _ = _date(claims, "exp"), _date(claims, "iat")
+        expires_s, _ = claim_time(claims, "exp"), claim_time(claims, "iat")
         if now_s - rules.clock_skew_s >= expires_s:
             raise InvalidToken("the token has expired")
-        if "nbf" in claims and now_s + rules.clock_skew_s < _date(claims, "nbf"):
+        if "nbf" in claims and now_s + rules.clock_skew_s < claim_time(claims, "nbf"):
             raise InvalidToken("the token is not valid yet")
         if rules.issuer is not None and claims.get("iss") != rules.issuer:
             raise InvalidToken("the token has another issuer")
@@ -146,10 +151,15 @@ def _header(token: str) -> dict[str, Any]:
     parts = token.split(".")
     if len(parts) != 3 or not all(parts):
         raise InvalidToken("a signed token has three parts")
+    return decoded_part(parts[0])
+
+
+def decoded_part(part: str) -> dict[str, Any]:
+    """Header or claims. Raises InvalidToken."""
     try:
-        return _json_object(base64.urlsafe_b64decode(parts[0] + "=" * (-len(parts[0]) % 4)))
+        return _json_object(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     except (binascii.Error, ValueError):
-        raise InvalidToken("the token's header is not base64") from None
+        raise InvalidToken("a part of the token is not base64") from None
 
 
 def _verified(token: str, key: object, algorithm: str) -> dict[str, Any]:
@@ -174,7 +184,8 @@ def _json_object(data: bytes) -> dict[str, Any]:
     return value
 
 
-def _date(claims: dict[str, Any], name: str) -> float:
+def claim_time(claims: Mapping[str, Any], name: str) -> float:
+    """In seconds."""
     value = claims.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _MAX_NUMBER:
         raise InvalidToken(f"{name} of the token is not a time")
@@ -189,12 +200,11 @@ def _texts(value: object) -> list[str]:
     return texts
 
 
-def check_callback_handler(setting: str, name: str | None) -> None:
-    """sasl.server.callback.handler.class: only Kafka's validator of signed tokens. None would be the one without."""
-    if name is None:
+def is_signed(setting: str, handler: str | None) -> bool:
+    """Whether sasl.server.callback.handler.class checks signatures. None would be the one that does not."""
+    if handler is None:
         raise InvalidSetting(
-            f"{setting} is not set: Kafka would accept tokens without a signature then; set it to "
-            "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+            f"{setting} is not set: Kafka would accept tokens without a signature then; set it to {SIGNED_HANDLER}, or "
+            f"to {UNSECURED_HANDLER} for development"
         )
-    if name not in CALLBACK_HANDLERS:
-        raise InvalidSetting(f"{setting}={name}: must be one of {', '.join(sorted(CALLBACK_HANDLERS))}")
+    return handler != UNSECURED_HANDLER

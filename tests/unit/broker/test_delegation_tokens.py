@@ -9,8 +9,10 @@ import pytest
 
 from leadline.broker.delegation_tokens import start_following_tokens, token_store
 from leadline.broker.listener_security import Credentials
+from leadline.broker.oauth_tokens import OAuthTokens
 from leadline.config.broker import BrokerConfig
 from leadline.coordination.tree import ConnectionLost, Tree
+from leadline.runtime.documents import fetch_document
 from leadline.runtime.ports import SystemTime
 from leadline.security.principal import Principal
 from leadline.security.sasl_mechanisms import Authenticated, Challenge, Failed
@@ -93,7 +95,8 @@ def test_a_token_logs_its_owner_in_until_it_expires(mechanism: ScramMechanism) -
     async def test(tree: Tree) -> None:
         async with following(tree, lambda: False) as tokens:
             token = await tokens.create(ALICE, ALICE, [], -1)
-            credentials = Credentials(ScramUserCredentials(), SeededChance(), tokens)
+            oauth = OAuthTokens(fetch_document, lambda path: b"", SystemTime())
+            credentials = Credentials(ScramUserCredentials(), oauth, SeededChance(), tokens)
             password = Secret(base64.b64encode(tokens.cache.hmac(token.id).reveal()))
             for by_token in (True, False):
                 exchange = ScramExchange(mechanism, credentials.of(mechanism), "nonce")

@@ -17,11 +17,14 @@ from leadline.broker.listener_security import (
     login_module,
     principal_of,
 )
+from leadline.broker.oauth_tokens import OAuthTokens
 from leadline.broker.ports import Ports
 from leadline.config.broker import broker_settings
+from leadline.config.security import SIGNED_HANDLER, UNSECURED_HANDLER
 from leadline.config.values import InvalidSetting
 from leadline.log.files import read_file
-from leadline.runtime.ports import OsFiles, SystemChance
+from leadline.runtime.documents import fetch_document
+from leadline.runtime.ports import OsFiles, SystemChance, SystemTime
 from leadline.security.client_quotas import QuotaEntity
 from leadline.security.jaas import parse_jaas_file
 from leadline.security.principal import ANONYMOUS, Principal
@@ -39,8 +42,13 @@ def securities(**settings: str) -> ListenerSecurities:
     properties = {name.replace("__", "."): text for name, text in settings.items()}
     properties.setdefault("inter.broker.listener.name", "PLAINTEXT")
     properties["listeners"] = f"PLAINTEXT://:9092,{properties['listeners']}"
-    credentials = Credentials(ScramUserCredentials(), SystemChance())
-    return ListenerSecurities(broker_settings(properties), credentials, lambda path: read_file(OsFiles(), path))
+    oauth = OAuthTokens(fetch_document, read, SystemTime())
+    credentials = Credentials(ScramUserCredentials(), oauth, SystemChance())
+    return ListenerSecurities(broker_settings(properties), credentials, read)
+
+
+def read(path: str) -> bytes:
+    return read_file(OsFiles(), path)
 
 
 def security(**settings: str) -> ListenerSecurity:
@@ -52,11 +60,42 @@ SASL = {"listeners": "SASL_PLAINTEXT://:9093", "sasl__enabled__mechanisms": "PLA
 SSL = {"listeners": "SSL://:9093", "ssl__keystore__type": "PEM", "ssl__truststore__type": "PEM"}
 JAAS = "listener__name__sasl_plaintext__plain__sasl__jaas__config"
 
+OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+OAUTH_LINE = f"{OAUTH_MODULE} required;"
+OAUTH = {"listeners": "SASL_PLAINTEXT://:9093", "sasl__enabled__mechanisms": "OAUTHBEARER"}
+OAUTH_JAAS = "listener__name__sasl_plaintext__oauthbearer__sasl__jaas__config"
+HANDLER = "listener__name__sasl_plaintext__oauthbearer__sasl__server__callback__handler__class"
+URL = {"sasl__oauthbearer__jwks__endpoint__url": "https://127.0.0.1:1/keys"}
+SIGNED = OAUTH | URL | {OAUTH_JAAS: OAUTH_LINE, HANDLER: SIGNED_HANDLER}
+
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"listeners": "SASL_PLAINTEXT://:9093"}, "sasl.enabled.mechanisms=GSSAPI: not supported on listener SASL_PL"),
+        ({"listeners": "SASL_PLAINTEXT://:9093"}, "needs Kerberos: use SCRAM-SHA-512 for passwords"),
+        (OAUTH, "oauthbearer.sasl.jaas.config is not set: OAUTHBEARER on listener SASL_PLAINTEXT needs it"),
+        (
+            OAUTH | {OAUTH_JAAS: OAUTH_LINE},
+            "sasl.server.callback.handler.class is not set: Kafka would acc",
+        ),
+        (OAUTH | {OAUTH_JAAS: OAUTH_LINE, HANDLER: SIGNED_HANDLER}, "sasl.oauthbearer.jwks.endpoint.url is not set"),
+        (
+            SIGNED | {"sasl__oauthbearer__jwks__endpoint__url": "http://127.0.0.1/keys"},
+            "must be an https URL",
+        ),
+        (SIGNED | {"sasl__oauthbearer__jwks__endpoint__url": "file:///no/such/file"}, "No such file"),
+        (SIGNED | {OAUTH_JAAS: f"{OAUTH_MODULE} required ssl.truststore.location='/no/such';"}, "/no/such"),
+        (
+            OAUTH
+            | {OAUTH_JAAS: f"{OAUTH_MODULE} required unsecuredValidatorAllowableClockSkewMs='-1';"}
+            | {HANDLER: UNSECURED_HANDLER},
+            "unsecuredValidatorAllowableClockSkewMs must be a number",
+        ),
+        (
+            SASL | {JAAS: PLAIN_LINE, HANDLER.replace("oauthbearer", "plain"): SIGNED_HANDLER},
+            "only OAUTHBEARER takes a handler",
+        ),
         (SASL | {"sasl__enabled__mechanisms": "PLAIN,KERBEROS", JAAS: PLAIN_LINE}, "SASL_PLAINTEXT: KERBEROS; PLAIN"),
         (SASL | {"sasl__enabled__mechanisms": ""}, "listener SASL_PLAINTEXT needs at least one"),
         (SASL, "listener.name.sasl_plaintext.plain.sasl.jaas.config is not set: PLAIN on listener SASL_PLAINTEXT need"),
