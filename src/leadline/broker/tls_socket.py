@@ -179,10 +179,16 @@ class TlsSocket:
         return self.send(b"".join(buffers))
 
     def send_file(self, fd: int, position: int, count: int, /) -> int:
+        """Slice by slice, until the socket does not take all of one: a turn of the loop for each would cost more."""
         self._check_room()  # before the file is read in vain
-        plain = self._buffers.plain[: min(count, SLICE_BYTES)]
-        read = self._read_file(fd, plain, position)
-        return self.send(plain[:read]) if read else 0
+        sent = 0
+        while sent < count and not self._unsent:
+            plain = self._buffers.plain[: min(count - sent, SLICE_BYTES)]
+            read = self._read_file(fd, plain, position + sent)
+            if not read:
+                break
+            sent += self.send(plain[:read])
+        return sent
 
     def _check_room(self) -> None:
         """BlockingIOError while a part of the last slice waits."""
