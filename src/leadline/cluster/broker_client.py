@@ -8,6 +8,7 @@ requests wait: they are sent when it is complete.
 
     PeerGone    the peer refuses connections: its process has ended
     PeerLost    the connection broke, or no answer came in time
+    PeerLocked  the peer refuses the login, or this broker does not trust its certificate: its process runs
 """
 
 import asyncio
@@ -59,8 +60,14 @@ class PeerGone(PeerLost):
     """Nobody listens there: the broker's process has ended."""
 
 
+class PeerLocked(PeerLost):
+    """The broker runs, but does not let this one in, or cannot be trusted."""
+
+
 def probe_outcome(error: PeerLost) -> ProbeOutcome:
     """A failed attempt, for a failure detector."""
+    if isinstance(error, PeerLocked):
+        return ProbeOutcome.LOCKED
     return ProbeOutcome.REFUSED if isinstance(error, PeerGone) else ProbeOutcome.LOST
 
 
@@ -205,11 +212,13 @@ class TcpBrokerClient:
             connection = await self._open(security.tls, login)
             await connection.log_in()
         except ssl.SSLError as error:
-            raise PeerLost(f"{self}: {login.failed(failure_reason(error))}") from None
+            raise PeerLocked(f"{self}: {login.failed(failure_reason(error))}") from None
         except LoginRefused as error:
-            raise PeerLost(f"{self}: {error}") from None
+            raise PeerLocked(f"{self}: {error}") from None
+        except ValueError as error:  # a host that no certificate can name
+            raise PeerLocked(f"{self}: {login.failed(str(error))}") from None
         except ConnectionResetError:
-            raise PeerLost(f"{self}: {login.failed(CLOSED)}") from None
+            raise PeerLost(f"{self}: {login.failed(CLOSED, is_refusal=False)}") from None
         return connection
 
     def _break_off(self, why: PeerLost) -> None:
@@ -255,8 +264,9 @@ class _BrokerConnection(asyncio.BufferedProtocol):
         try:
             again_s = await self._login.run(partial(self.ask, is_of_login=True))
         except BaseException as error:
-            refused = isinstance(error, LoginRefused)
-            self.break_off(PeerLost(f"{self._name}: {error}" if refused else f"a login to {self._name} was broken off"))
+            if isinstance(error, LoginRefused):
+                self.break_off(PeerLocked(f"{self._name}: {error}"))
+            self.break_off(PeerLost(f"a login to {self._name} was broken off"))
             raise
         self._is_logged_in = True
         if again_s is not None:
@@ -401,6 +411,7 @@ class _BrokerConnection(asyncio.BufferedProtocol):
 
     def _lost_by(self, error: Exception | None) -> PeerLost:
         if self._login is not None and not self._is_logged_in and self.broken is None:
-            reason = failure_reason(error) if isinstance(error, ssl.SSLError) else CLOSED
-            return PeerLost(f"{self._name}: {self._login.failed(reason)}")
+            if isinstance(error, ssl.SSLError):
+                return PeerLocked(f"{self._name}: {self._login.failed(failure_reason(error))}")
+            return PeerLost(f"{self._name}: {self._login.failed(CLOSED, is_refusal=False)}")
         return PeerLost(f"the connection to {self._name} broke: {error or 'the peer closed it'}")

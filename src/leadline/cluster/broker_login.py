@@ -6,7 +6,7 @@ its certificate.
 
     nothing else is sent before the login is complete
     a login that has an end is repeated before it, at a random moment, so that not all connections do it at once
-    after a login that failed nobody connects to that peer for a while
+    after a refusal nobody connects to that peer for a while
     the log names peer, listener and reason, once per change
 """
 
@@ -82,10 +82,10 @@ class BrokerLogin:
                 step = authenticator.receive(await ask(step.name, step.encode, self._timeout_s))
         return step.lifetime_ms
 
-    def failed(self, reason: str) -> str:
+    def failed(self, reason: str, *, is_refusal: bool = True) -> str:
         """Remember and report it. Returns what happened, for an error."""
         what = f"the login over listener {self._security.listener} failed: {reason}"
-        if self._security.failures.failed(self._peer, what, _now_s()):
+        if self._security.failures.failed(self._peer, what, _now_s(), is_refusal=is_refusal):
             log.warning("%s: %s", self._peer, what)
         return what
 

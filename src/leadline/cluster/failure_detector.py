@@ -2,8 +2,10 @@
 
 Pure: outcomes and times in, verdicts and times out.
 
-An attempt ends in one of three ways.
+An attempt ends in one of four ways.
     ANSWERED    the broker runs
+    LOCKED      the broker runs, but a login failed on one of both sides: it is not silent. If it were, a password or a
+                certificate that is wrong everywhere would make all brokers stop leading
     REFUSED     nobody listens at its address: its process has ended. This proves nothing about a broker that has never
                 answered: Kafka's own brokers register before they listen
     LOST        the connection broke, or no answer came in time: this proves nothing by itself
@@ -30,6 +32,7 @@ class ProbeOutcome(Enum):
     """How an attempt to reach a broker ended."""
 
     ANSWERED = "answered"
+    LOCKED = "locked"
     REFUSED = "refused"
     LOST = "lost"
 
@@ -60,7 +63,9 @@ class FailureDetector:
             )
             return self.verdict
         self._last_contact_s = now_s
-        if outcome is ProbeOutcome.ANSWERED:
+        if outcome is ProbeOutcome.LOCKED:
+            self.verdict = Reachability.REACHABLE
+        elif outcome is ProbeOutcome.ANSWERED:
             self._has_answered, self._retry_s = True, FIRST_RETRY_S
             self.verdict = Reachability.REACHABLE
         else:

@@ -3,7 +3,7 @@
 Pure: times and reasons in.
 
 All connections to a peer share what one of them has learnt. After a refusal nobody connects for a while: longer after
-each one, `MAX_BACKOFF_S` at most.
+each one, `MAX_BACKOFF_S` at most. A connection that broke during a login is no refusal: the peer may have ended.
 """
 
 from typing import NamedTuple
@@ -26,11 +26,11 @@ class LoginFailures:
         refusal = self._by_peer.get(peer)
         return refusal.reason if refusal is not None and now_s < refusal.until_s else None
 
-    def failed(self, peer: str, reason: str, now_s: float) -> bool:
+    def failed(self, peer: str, reason: str, now_s: float, *, is_refusal: bool = True) -> bool:
         """Whether the reason is another than before."""
         before = self._by_peer.get(peer)
         backoff_s = FIRST_BACKOFF_S if before is None else min(2 * before.backoff_s, MAX_BACKOFF_S)
-        self._by_peer[peer] = _Refusal(reason, backoff_s, now_s + backoff_s)
+        self._by_peer[peer] = _Refusal(reason, backoff_s, now_s + backoff_s if is_refusal else now_s)
         return before is None or before.reason != reason
 
     def succeeded(self, peer: str) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import re
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +12,9 @@ import pytest
 
 from leadline.broker.broker import Broker
 from leadline.broker.inter_broker import InterBroker
-from leadline.cluster.broker_client import PeerLost
+from leadline.cluster import failure_detector
+from leadline.cluster.broker_client import PeerLocked, PeerLost, TcpBrokerClient
+from leadline.cluster.broker_login import PeerSecurity
 from leadline.config.broker import broker_settings
 from leadline.config.live_settings import LiveSettings
 from leadline.controller.state import RegisteredBroker
@@ -20,13 +23,19 @@ from leadline.coordination.tree import Tree
 from leadline.model import TopicPartition
 from leadline.runtime.network import TcpNetwork
 from leadline.security.acls import AclOperation, AclPermission, PatternType, ResourceType
+from leadline.security.sasl_client_authenticator import SaslClientAuthenticator
+from leadline.security.scram import ScramClient
+from leadline.security.scram_credentials import ScramMechanism
+from leadline.security.secret import Secret
 from leadline.wire import messages as m
+from tests.support.certificates import client_context
 from tests.support.in_process_cluster import cluster_in_process
 from tests.support.logs import batch
 from tests.support.secured import BROKER, PASSWORDS, STRANGER, ClusterSecurity
 from tests.support.waiting import eventually
 
 PATIENCE_S = 120
+SILENCE_S = 0.5
 ALLOWED = re.compile(r"Principal = (User:\w+) is Allowed Operation = ClusterAction .* for request = (\w+)")
 OwnSettings = Callable[[ClusterSecurity], Mapping[str, str]]
 TP = TopicPartition("orders", 0)
@@ -218,5 +227,62 @@ def test_a_leader_without_cluster_action_cannot_alter_its_isr(tmp_path: Path, ca
             await allow_cluster_action(brokers)
             await eventually(lambda: isr(brokers[0]) == {2})
             assert caplog.text.count(refusal) == 1
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("newest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_broker_without_a_certificate_learns_why_it_is_not_let_in(newest: ssl.TLSVersion, tmp_path: Path) -> None:
+    security = ClusterSecurity(tmp_path / "security")
+    settings = security.settings() | {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SECURE:SSL",
+        "ssl.client.auth": "required",
+        "log.dirs": str(tmp_path / "data"),
+    }
+    context = client_context(tmp_path)
+    context.maximum_version = newest
+
+    async def main() -> None:
+        broker = Broker(broker_settings(settings))
+        await broker.start()
+        client = TcpBrokerClient(
+            "127.0.0.1", broker.addresses["SECURE"].port, "me", security=PeerSecurity(listener="SECURE", tls=context)
+        )
+        try:
+            with pytest.raises(PeerLocked, match=r"(?i)alert.(certificate.required|handshake.failure)"):
+                await client.ask(m.ApiVersionsRequest(), m.ApiVersionsResponse, 0, PATIENCE_S)
+        finally:
+            client.close()
+            await broker.stop()
+
+    asyncio.run(main())
+
+
+def test_brokers_whose_logins_fail_everywhere_go_on_leading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in Kafka, if their password changes. A refused login is an answer: nobody is cut off from the others."""
+    monkeypatch.setattr(failure_detector, "LEAST_SILENCE_S", SILENCE_S)
+
+    def wrong_login() -> SaslClientAuthenticator:
+        client = ScramClient(ScramMechanism.SCRAM_SHA_512, BROKER, Secret.of("not-the-password"), "nonce")
+        return SaslClientAuthenticator("SCRAM-SHA-512", client)
+
+    async def main() -> None:
+        async with cluster(
+            tmp_path,
+            ClusterSecurity.settings,
+            connections__max__reauth__ms="2000",
+            zookeeper__session__timeout__ms="1000",
+        ) as brokers:
+            await eventually(lambda: all(len(broker.metadata.brokers) == 3 for broker in brokers))
+            for broker in brokers:
+                broker.securities.between_brokers["SECURE"].new_login = wrong_login
+            await eventually(lambda: caplog.text.count("over listener SECURE failed: Authentication failed") >= 6)
+            await asyncio.sleep(3 * SILENCE_S)  # after which others would count as silent
+            for monitor in [broker.services.peer_monitor for broker in brokers]:
+                assert monitor is not None
+                assert not monitor.silent
+                assert not monitor.is_isolated
 
     asyncio.run(main())

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from leadline.cluster.broker_client import EncodeRequest, PeerLost, TcpBrokerClient
+from leadline.cluster.broker_client import EncodeRequest, PeerLocked, PeerLost, TcpBrokerClient, probe_outcome
 from leadline.cluster.broker_login import PeerSecurity
+from leadline.cluster.failure_detector import ProbeOutcome
 from leadline.security.plain import PlainClient
 from leadline.security.sasl_authenticator import (
     SASL_HANDSHAKE,
@@ -148,7 +149,7 @@ def test_a_refused_login_is_reported_once_and_tried_again_after_a_while(caplog: 
 
     async def scenario(channel: TcpBrokerClient) -> None:
         for _ in range(50):
-            with pytest.raises(PeerLost, match=r"the login over listener BROKERS failed: Authentication failed"):
+            with pytest.raises(PeerLocked, match=r"the login over listener BROKERS failed: Authentication failed"):
                 await request_number(channel)
         assert peer.connections < 10
         warnings = [it.getMessage() for it in caplog.records if it.levelno >= logging.WARNING]
@@ -318,14 +319,16 @@ def test_a_certificate_lets_a_broker_in(tmp_path: Path) -> None:
     run(peer, tls(client_context(tmp_path, "broker")), scenario)
 
 
-def refused_tls(peer: Peer, security: PeerSecurity, reason: str, caplog: pytest.LogCaptureFixture) -> None:
+def refused_tls(
+    peer: Peer, security: PeerSecurity, reason: str, caplog: pytest.LogCaptureFixture, *, kind: type[PeerLost]
+) -> None:
     losses: list[None] = []
 
     async def scenario(channel: TcpBrokerClient) -> None:
         for _ in range(20):
-            with pytest.raises(PeerLost, match=f"(?i)the login over listener BROKERS failed: .*{reason}"):
+            with pytest.raises(PeerLost, match=f"the login over listener BROKERS failed: .*{reason}") as lost:
                 await request_number(channel)
-        assert peer.connections < 10
+            assert lost.type is kind
         warnings = [it for it in caplog.records if it.name == "leadline.cluster.broker_login"]
         assert len(warnings) == 1
 
@@ -337,11 +340,11 @@ def refused_tls(peer: Peer, security: PeerSecurity, reason: str, caplog: pytest.
 def test_a_broker_without_a_certificate_is_refused_where_one_is_required(
     newest: ssl.TLSVersion, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With TLS 1.3 it learns that after its handshake."""
+    """With TLS 1.3 it learns that after its handshake. This peer closes without a word, as if it had ended."""
     context = client_context(tmp_path)
     context.maximum_version = newest
     peer = Peer(tls=server_context(tmp_path, verify=ssl.CERT_REQUIRED))
-    refused_tls(peer, tls(context), "the peer closed the connection", caplog)
+    refused_tls(peer, tls(context), "the peer closed the connection", caplog, kind=PeerLost)
 
 
 def test_a_peer_with_a_certificate_of_another_authority_is_not_trusted(
@@ -349,7 +352,7 @@ def test_a_peer_with_a_certificate_of_another_authority_is_not_trusted(
 ) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cadata=CertificateAuthority("Another").pem)
-    refused_tls(Peer(tls=server_context(tmp_path)), tls(context), "self-signed certificate", caplog)
+    refused_tls(Peer(tls=server_context(tmp_path)), tls(context), "self-signed certificate", caplog, kind=PeerLocked)
 
 
 @pytest.mark.parametrize("is_checked", [True, False])
@@ -397,3 +400,16 @@ def test_a_new_context_is_used_by_new_connections(tmp_path: Path) -> None:
             await request_number(channel)
 
     run(peer, security, scenario)
+
+
+def test_a_peer_that_does_not_let_this_broker_in_is_not_silent() -> None:
+    assert probe_outcome(PeerLocked("a wrong password")) is ProbeOutcome.LOCKED
+
+
+@pytest.mark.parametrize("host", ["", ".example", "a" * 70 + ".example"])
+def test_a_host_that_no_certificate_can_name_is_reported(host: str, tmp_path: Path) -> None:
+    async def scenario(channel: TcpBrokerClient) -> None:
+        with pytest.raises(PeerLost):
+            await request_number(channel, 5.0)
+
+    run(Peer(tls=server_context(tmp_path)), tls(client_context(tmp_path)), scenario, host=host)

@@ -153,3 +153,11 @@ def test_two_sides_never_both_act() -> None:
     for brokers in range(1, 12):
         for one_side in range(1, brokers):
             assert not (hears_most(brokers, brokers - one_side) and hears_most(brokers, one_side))
+
+
+def test_a_broker_that_refuses_the_login_runs_and_is_not_silent() -> None:
+    detector = FailureDetector(0.0, silence_s=5.0)
+    for second in range(100):
+        assert detector.judge(ProbeOutcome.LOCKED, float(second)) is Reachability.REACHABLE
+    assert detector.judge(ProbeOutcome.LOST, 101.0) is Reachability.UNHEARD
+    assert detector.judge(ProbeOutcome.REFUSED, 102.0) is Reachability.NOT_LISTENING

@@ -25,3 +25,11 @@ def test_only_another_reason_is_new_and_a_success_ends_it() -> None:
     assert not failures.succeeded("peer")
     assert failures.pending("peer", 2) is None
     assert failures.failed("peer", "two", 3)
+
+
+def test_a_connection_that_broke_keeps_nobody_from_trying_again() -> None:
+    failures = LoginFailures()
+    assert failures.failed("peer", "closed", 0, is_refusal=False)
+    assert not failures.failed("peer", "closed", 0, is_refusal=False)
+    assert failures.pending("peer", 0) is None
+    assert failures.succeeded("peer")
