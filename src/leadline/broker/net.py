@@ -23,6 +23,8 @@ from leadline.security.hosts import host_address
 
 log = logging.getLogger(__name__)
 
+LATE_LOGINS_SECONDS = 5.0  # between two looks for logins that take too long, and for idle connections, at most
+
 MAX_REFUSED = 1000  # connections that wait to be closed; of more, the first one is closed at once
 
 
@@ -126,7 +128,7 @@ class Net:
     # Idle connections
 
     def _schedule_idle_check(self) -> None:
-        delay_s = min(max(self.limits.connections_max_idle_ms / 10_000, 0.05), 30.0)
+        delay_s = min(max(self.limits.connections_max_idle_ms / 10_000, 0.05), LATE_LOGINS_SECONDS)
         self._idle_timer = asyncio.get_running_loop().call_later(delay_s, self._close_idle)
 
     def _close_idle(self) -> None:

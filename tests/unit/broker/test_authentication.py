@@ -364,6 +364,25 @@ def test_a_login_travels_over_tls(tmp_path: Path) -> None:
     run(test)
 
 
+def test_a_handshake_that_takes_too_long_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        security = ListenerSecurity(protocol=SecurityProtocol.SSL, tls=server_context(tmp_path))
+        async with server(security, client_context(tmp_path)) as (net, client):
+            quick = await client()
+            assert await quick.ask(b"hello") == b"User:ANONYMOUS hello"
+            port = quick.writer.get_extra_info("peername")[1]
+            slow = Client(*await asyncio.open_connection("127.0.0.1", port))
+            slow.writer.write(b"\x16\x03\x01")  # the beginning of a hello
+            await eventually(lambda: len(net.connections) == 2)
+            net.logins.close_late()
+            assert await slow.receive() is None
+            assert await quick.ask(b"again") == b"User:ANONYMOUS again"
+            slow.writer.close()
+
+    monkeypatch.setattr(authentication, "LOGIN_SECONDS", 0.0)
+    run(test)
+
+
 def test_a_peer_that_speaks_no_tls_is_closed_and_others_go_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         security = ListenerSecurity(protocol=SecurityProtocol.SSL, tls=server_context(tmp_path))
