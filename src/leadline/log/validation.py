@@ -8,7 +8,7 @@ follower checks the CRC and the order of offsets.
 Pure: no file, no clock of its own.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import islice
 from typing import NamedTuple, NoReturn
@@ -54,16 +54,22 @@ from leadline.records.compression import (
     Codec,
     CorruptCompression,
     DecompressedTooLarge,
-    decompress,
+    decompress_within,
 )
 from leadline.records.decompression import ChunksOf, chunks
 from leadline.records.python_walker import LONG_MAX, Summary, to_long
 from leadline.records.record import body_of, spans
 from leadline.records.walker import IS_COMPILED, check, check_chunks
 
-# What the loop checks by itself: about half a millisecond. A thread checks the rest.
-INLINE_PACKED_BYTES = 32 * 1024  # compressed
-INLINE_BYTES = 256 * 1024  # unpacked
+# What the loop checks by itself: what takes about half a millisecond. A thread checks the rest.
+INLINE_BYTES: Mapping[int, int] = {  # unpacked
+    Codec.GZIP: 128 * 1024,
+    Codec.SNAPPY: 512 * 1024,
+    Codec.LZ4: 1024 * 1024,
+    Codec.ZSTD: 256 * 1024,
+}
+INLINE_PACKED_BYTES = {codec: size // 2 for codec, size in INLINE_BYTES.items()}
+INLINE_REBUILT_BYTES = 16 * 1024  # under another codec
 INLINE_RECORDS = 20_000 if IS_COMPILED else 1_000
 INLINE_REFUSALS = 1_000  # of records in one batch
 MAX_RECORD_ERRORS = 10_000  # of one response
@@ -71,6 +77,9 @@ MAX_RECORD_ERRORS = 10_000  # of one response
 LONG_MIN = -LONG_MAX - 1
 
 Writable = bytearray | memoryview
+_SCRATCH = memoryview(
+    bytearray(max(INLINE_BYTES.values()))
+)  # of the loop alone: fresh memory costs more than the work in it
 _CLIENT, _LAST_CODEC = AppendOrigin.CLIENT, int(max(Codec))
 
 
@@ -145,7 +154,7 @@ def _refuse_client_batch(
 def content_of(data: Buffer, header: Header, config: LogConfig, tp: TopicPartition, now_ms: int) -> Summary:
     """What the records of a batch say together. InvalidRecord or InvalidTimestamp if Kafka refuses them."""
     count, size = header.record_count, LENGTH_END + header.length
-    if count > INLINE_RECORDS or (size > INLINE_PACKED_BYTES and _is_rebuilt(header, config)):
+    if count > INLINE_RECORDS or (size > INLINE_REBUILT_BYTES and _is_rebuilt(header, config)):
         raise LargeContent
     codec = header.attributes & CODEC_MASK
     try:
@@ -164,11 +173,11 @@ def content_of(data: Buffer, header: Header, config: LogConfig, tp: TopicPartiti
     raise _refusal(fault, data, header, config, tp, now_ms)
 
 
-def _unpacked(data: Buffer, size: int, codec: Codec) -> bytes:
-    if size > INLINE_PACKED_BYTES:
+def _unpacked(data: Buffer, size: int, codec: Codec) -> memoryview:
+    if size > INLINE_PACKED_BYTES[codec]:
         raise LargeContent
     try:
-        return decompress(codec, memoryview(data)[HEADER_BYTES:size], INLINE_BYTES)
+        return decompress_within(codec, memoryview(data)[HEADER_BYTES:size], _SCRATCH[: INLINE_BYTES[codec]])
     except (CorruptCompression, DecompressedTooLarge):  # Kafka may nevertheless read it: see `large_content_of`
         raise LargeContent from None
 

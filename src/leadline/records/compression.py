@@ -130,6 +130,24 @@ def decompress(codec: Codec, data: bytes | bytearray | memoryview, limit: int = 
         raise CorruptCompression(codec, f"{len(view)} bytes end in the middle of a header") from error
 
 
+def decompress_within(codec: Codec, data: bytes | bytearray | memoryview, scratch: memoryview) -> memoryview:
+    """As `decompress`, without new memory where the codec can do without: valid until the buffer is used again.
+
+    CorruptCompression or DecompressedTooLarge also if it does not fit.
+    """
+    view = memoryview(data)
+    try:
+        if codec is Codec.LZ4:
+            _lz4_bound(view)
+            return scratch[: lz4.decompress_into(view, scratch)]
+        if codec is Codec.ZSTD:
+            zstd_bound(view)
+            return scratch[: zstd.decompress_into(view, scratch)]
+    except (cramjam.DecompressionError, struct.error, IndexError) as error:
+        raise CorruptCompression(codec, str(error)) from error
+    return memoryview(decompress(codec, view, len(scratch)))
+
+
 def _level(codec: Codec, level: int | None) -> int:
     levels = LEVELS[codec]
     if level is None:

@@ -30,6 +30,12 @@ class EventLoop(asyncio.SelectorEventLoop):
             if events & selectors.EVENT_WRITE and writer is not None and not writer.cancelled():
                 writer._run()
 
+    @property
+    def wakeup_fd(self) -> int:
+        """What `call_soon_threadsafe` writes to comes out here."""
+        fd: int = self._ssock.fileno()  # type: ignore[attr-defined]
+        return fd
+
     def serves_one(self) -> bool:
         """Whether one socket at most is served in this turn."""
         return self.ready_count <= 1

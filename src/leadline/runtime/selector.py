@@ -21,6 +21,7 @@ class TimedSelector(selectors.DefaultSelector):
         self.spin_policy = SpinPolicy()
         self._turn_began_s: float | None = None
         self._worked_s = 0.0  # since it last had to wait
+        self._wakeup_fd = -1  # through which threads wake the loop
 
     def select(self, timeout: float | None = None) -> list[ReadyEvent]:
         now_s = perf_counter()
@@ -40,7 +41,8 @@ class TimedSelector(selectors.DefaultSelector):
             events = self._spin(began_s + (MAX_SPIN_S if timeout is None else min(timeout, MAX_SPIN_S)))
         if not events:
             events = super().select(None if timeout is None else began_s + timeout - perf_counter())
-        self.spin_policy.observe(self._worked_s, LONG_WAIT_S if _has_room(events) else perf_counter() - began_s)
+        not_spun_for = _has_room(events) or self._is_woken_by_thread(events)
+        self.spin_policy.observe(self._worked_s, LONG_WAIT_S if not_spun_for else perf_counter() - began_s)
         self._worked_s = 0.0
         return events
 
@@ -56,7 +58,13 @@ class TimedSelector(selectors.DefaultSelector):
         return longest_s
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
-        return EventLoop(self)
+        loop = EventLoop(self)
+        self._wakeup_fd = loop.wakeup_fd
+        return loop
+
+    def _is_woken_by_thread(self, events: list[ReadyEvent]) -> bool:
+        """Whether a thread has completed its work, and nothing else happened. Spinning would keep a core from it."""
+        return len(events) == 1 and events[0][0].fd == self._wakeup_fd
 
 
 def _has_room(events: list[ReadyEvent]) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from leadline.config.topic import LogConfig
 from leadline.log.content_checks import ContentChecks
-from leadline.log.validation import INLINE_BYTES, INLINE_PACKED_BYTES, CheckedBatch, Writable
+from leadline.log.validation import INLINE_BYTES, INLINE_REBUILT_BYTES, CheckedBatch, Writable
 from leadline.model import TopicPartition
 from leadline.records.batch import header_at
 from leadline.records.compression import MAX_DECOMPRESSED_BYTES, Codec
@@ -17,7 +17,7 @@ from tests.support.logs import batch, records_in, whole_log
 
 TP, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
 CODECS = [codec for codec in Codec if codec is not Codec.NONE]
-LARGE_VALUE = INLINE_BYTES + 1
+LARGE_VALUE = max(INLINE_BYTES.values()) + 1
 NONE, MESSAGE_TOO_LARGE, INVALID_RECORD, UNKNOWN = 0, 10, 87, -1
 
 
@@ -106,7 +106,7 @@ def test_a_topics_own_compression_is_applied_beside_the_loop() -> None:
         checks = client.broker.services.content_checks = HeldChecks()
         checks.may_begin.set()
         await client.create("orders", compression_type="zstd")
-        assert (await client.produce(TP, batch(9, size=INLINE_PACKED_BYTES))).error_code == NONE
+        assert (await client.produce(TP, batch(9, size=INLINE_REBUILT_BYTES))).error_code == NONE
         assert checks.count == 1
         log = client.broker.replicas.hosted[TP].log
         data = whole_log(log, log.context.files)

@@ -93,3 +93,15 @@ def test_it_does_not_spin_for_room_in_a_socket() -> None:
         for _ in range(20):
             selector.select(None)
         assert not selector.spin_policy.should_spin()
+
+
+def test_it_does_not_spin_for_threads() -> None:
+    selector = spinning()
+    loop = selector.new_loop()
+    try:
+        for _ in range(20):
+            loop.run_until_complete(loop.run_in_executor(None, time.sleep, 0.0002))
+        assert not selector.spin_policy.should_spin()
+    finally:
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()

@@ -92,11 +92,16 @@ def match_template(
             return None
         start, stop = _records_at(frame, end, version)
         flags, size = frame[start + FLAGS_AT], stop - start
-        if size <= HEADER_BYTES or flags & TRANSACTIONAL or (flags & CODEC_MASK and size > INLINE_PACKED_BYTES):
+        if size <= HEADER_BYTES or flags & TRANSACTIONAL or _is_large(flags & CODEC_MASK, size):
             return None
     except (StructError, IndexError, KeyError):
         return None
     return template, frame[start:stop]
+
+
+def _is_large(codec: int, size: int) -> bool:
+    """Whether a thread has to check it. The handler waits for that."""
+    return codec != 0 and size > INLINE_PACKED_BYTES.get(codec, size)
 
 
 def _end_of_prefix(frame: Buffer, version: int) -> int:
