@@ -74,11 +74,14 @@ class Requests:
     def _handle(
         self, entry: Entry, head: RequestHead, connection: Connection, frame: memoryview, started_s: float
     ) -> Served:
-        if not head.is_supported:
-            return _unsupported(head.api_key, head.version, head.correlation_id)
         meter = None
         if self._quotas.is_any_set:
             meter = self._meter(head.api_key, head.client_id, connection, frame, started_s)
+        if not head.is_supported:
+            reply = _unsupported(head.api_key, head.version, head.correlation_id)
+            if meter is not None:
+                meter.finish(None)
+            return reply
         ctx = Context(self.services, head.version, head.client_id, connection.client, entry.authorization, meter)
         answer = serve_without_collections(entry.serve, frame, head.body_at, ctx)
         if answer is None or isinstance(answer, Message):

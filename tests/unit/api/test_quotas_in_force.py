@@ -10,7 +10,7 @@ from leadline.security.client_quotas import DEFAULT, QuotaEntity, QuotaKind
 from leadline.security.rates import java_round
 from leadline.wire import messages as m
 from leadline.wire.classes import Message
-from leadline.wire.frames import request_frame
+from leadline.wire.frames import FRONT, request_frame
 from tests.support.brokers import joined
 from tests.support.in_memory_broker import InMemoryClient, run
 from tests.support.logs import ManualClock, batch
@@ -200,6 +200,18 @@ def test_each_request_counts_with_the_time_that_it_took(
         response = await client.send(request_, kind, version)
         assert client.muted_ms == ([1000] if counts else [])  # of one window at most
         assert getattr(response, "throttle_time_ms", 1000) == 1000 or not counts
+
+    check(scenario)
+
+
+def test_a_client_that_is_told_which_versions_there_are_is_throttled_too() -> None:
+    async def scenario(client: InMemoryClient, clock: ManualClock) -> None:
+        limit(client, QuotaEntity(None, DEFAULT), request_percentage=0.001)
+        assert isinstance(clock, TickingClock)
+        clock.tick_s = 1.0
+        frame = memoryview(bytearray(FRONT.pack(m.ApiVersionsRequest.API_KEY, 99, 7) + b"\0\0"))
+        assert client.broker.requests.serve(client, frame)  # type: ignore[arg-type]
+        assert client.muted_ms == [1000]
 
     check(scenario)
 
