@@ -272,13 +272,6 @@ def entry_points() -> set[str]:
     return commands | {target.split(":")[0] for group in groups for target in group.values()}
 
 
-def cores_with_tests() -> set[str]:
-    """The cores of `security` that a test imports: they stand before the shells that will call them."""
-    imported = {".".join(name.split(".")[:3]) for module in TESTS for _, name in imports(module)}
-    cores = {module.name for module in SOURCE if module.floor == "security"}
-    return cores & imported | {"leadline.security"}
-
-
 def written_twice(modules: Iterable[Module]) -> list[str]:
     """Functions with the same body, docstrings and layout aside, if it is long enough to be worth a name."""
     homes: dict[str, list[str]] = defaultdict(list)
@@ -366,7 +359,7 @@ def test_names_say_what_a_thing_is() -> None:
 
 
 def test_every_module_is_imported_or_an_entry_point() -> None:
-    assert_none(dead_modules(SOURCE, entry_points() | cores_with_tests()))
+    assert_none(dead_modules(SOURCE, entry_points()))
 
 
 def test_no_function_body_is_written_twice() -> None:
