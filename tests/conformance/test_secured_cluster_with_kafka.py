@@ -35,6 +35,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": 0,
     "zookeeper.session.timeout.ms": 6000,
     "auto.leader.rebalance.enable": "false",
+    "connections.max.reauth.ms": 10_000,  # all log in again meanwhile: brokers of both kinds, and clients
 }
 
 

@@ -267,11 +267,13 @@ class Connection:
         replies = self._replies
         if answer is replies.blocking:
             replies.blocking = None
-        if self.receive_state is _CLOSED or answer.cancelled():
+        if answer.cancelled():
             return
         error = answer.exception()
         if error is not None:
             self._answer_failed(error)
+            return
+        if self.receive_state is _CLOSED:
             return
         self.last_active = self.net.now()
         replies.move_ready(self._sender.put)

@@ -2,7 +2,10 @@
 
 import asyncio
 import gc
+import logging
+import socket
 import ssl
+import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -182,6 +185,24 @@ def test_a_login_that_fails_is_answered_after_the_delay_and_closed(caplog: pytes
     run(test)
     assert "rabbit" not in caplog.text
     assert "wonderland" not in caplog.text
+
+
+def test_a_peer_that_leaves_before_its_refusal_is_sent_causes_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with server(sasl(failure_delay_s=0.2)) as (net, client):
+            peer = await client()
+            peer.request(SaslHandshakeRequest(mechanism=PLAIN), 1)
+            assert await peer.receive() is not None
+            peer.request(SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"), 2)
+            peer.writer.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )
+            peer.writer.transport.abort()
+            await eventually(lambda: not net.connections)
+            gc.collect()
+        assert not [it for it in caplog.records if it.levelno >= logging.ERROR]
+
+    run(test)
 
 
 def test_an_expired_login_serves_no_request_but_may_be_renewed() -> None:
