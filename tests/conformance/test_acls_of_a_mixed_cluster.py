@@ -1,4 +1,4 @@
-"""A cluster of one broker of Kafka's and one of ours, with an authorizer: an ACL that one writes is in force on both.
+"""A cluster of one broker of Kafka's and one of ours, with an authorizer: what one writes is in force on both.
 
 Everybody is User:ANONYMOUS. From 127.0.0.1, where the brokers come from, everything is allowed: they replicate.
 """
@@ -19,6 +19,7 @@ from tests.conformance.authorized_brokers import ANONYMOUS, USER_HOST, allow_eve
 from tests.conformance.both import Connection
 from tests.conformance.kafka.broker import broker, zookeeper
 from tests.support.broker import RunningBroker, leadline
+from tests.support.client_quotas import altering, describing
 from tests.support.logs import batch
 from tests.support.waiting import until
 
@@ -172,6 +173,38 @@ def test_an_acl_is_in_force_on_the_other_broker_within_a_second(
         cluster.delete(writer, topic, ALLOW)
         seconds.append(cluster.seconds_until(reader, topic, described=False))
     assert sorted(seconds)[len(seconds) // 2] < WITHIN_S, seconds
+
+
+@pytest.mark.parametrize(("writer", "other"), [(KAFKAS, OURS), (OURS, KAFKAS)])
+def test_a_quota_is_in_force_on_the_other_broker_and_described_by_it(
+    cluster: MixedCluster, writer: int, other: int
+) -> None:
+    names = {"user": "ANONYMOUS", "client-id": f"limited by {writer}"}
+
+    def throttle_ms() -> int:
+        connection = Connection("127.0.0.1", cluster.ports[other], names["client-id"])
+        answer = connection.ask(m.ApiVersionsResponse, m.ApiVersionsRequest(), 2)
+        connection.close()
+        return answer.throttle_time_ms
+
+    def alter(percentage: float | None) -> None:
+        connection = Connection("127.0.0.1", cluster.ports[writer])
+        request = altering(names, {"request_percentage": percentage})
+        answer = connection.ask(m.AlterClientQuotasResponse, request, 1)
+        connection.close()
+        assert [entry.error_code for entry in answer.entries] == [0]
+
+    assert throttle_ms() == 0
+    alter(0.00001)
+    until(lambda: throttle_ms() == 1000)
+    connection = Connection("127.0.0.1", cluster.ports[other])
+    described = connection.ask(m.DescribeClientQuotasResponse, describing(), 1)
+    (entry,) = described.entries or []
+    assert {part.entity_type: part.entity_name for part in entry.entity} == names
+    alter(None)
+    until(lambda: connection.ask(m.DescribeClientQuotasResponse, describing(), 1).entries == [])
+    connection.close()
+    until(lambda: throttle_ms() == 0)
 
 
 def test_a_prefix_is_in_force_on_the_other_broker(cluster: MixedCluster) -> None:
