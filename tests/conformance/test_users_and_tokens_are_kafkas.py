@@ -163,7 +163,15 @@ def test_kafkas_tool_manages_the_credentials_of_both(secured: Secured) -> None:
         return [
             configs("--alter", *zoe, "--add-config", "SCRAM-SHA-256=[iterations=8192,password=zoe-secret]"),
             configs("--alter", *zoe, "--add-config", "SCRAM-SHA-512=[password=zoe-secret]"),
+            configs("--describe", *zoe),
             configs("--alter", *zoe, "--delete-config", "SCRAM-SHA-512"),
+            configs("--alter", *zoe, "--add-config", "consumer_byte_rate=1024"),
+            configs("--describe", *zoe),
+            configs("--describe", "--entity-type", "users"),
+            configs("--alter", *zoe, "--delete-config", "SCRAM-SHA-256"),
+            configs("--describe", *zoe),
+            configs("--alter", *zoe, "--delete-config", "consumer_byte_rate"),
+            configs("--describe", *zoe),
         ]
 
     theirs, ours = secured.both.map(session)

@@ -1,9 +1,12 @@
 """DescribeUserScramCredentials and AlterUserScramCredentials on a single node."""
 
 import hashlib
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from leadline.controller.controller import Controller
 from leadline.security.client_quotas import QuotaEntity
 from leadline.security.scram_credentials import ScramMechanism, credential_of_password, parse_credential
 from leadline.security.secret import Secret
@@ -114,6 +117,18 @@ def test_users_that_are_not_there_or_named_twice_are_described_with_an_error() -
     async def test(client: InMemoryClient) -> None:
         await alter(client, upsertion())
         assert await describe(client, "alice", "eve", "alice") == {"alice": (92, []), "eve": (91, [])}
+
+    run(test)
+
+
+def test_a_broker_that_is_not_the_controller_alters_nothing() -> None:
+    async def test(client: InMemoryClient) -> None:
+        services = client.broker.services
+        controller, services.controller = services.controller, cast(Controller, SimpleNamespace(is_active=False))
+        message = "This is not the correct controller for this cluster."
+        assert await alter(client, upsertion(), upsertion("bob")) == {"alice": (41, message), "bob": (41, message)}
+        services.controller = controller
+        assert await describe(client) == {}
 
     run(test)
 
