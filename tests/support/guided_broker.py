@@ -43,6 +43,7 @@ class GuidedBroker:
             return self._start()
         if command.startswith("leadline security init"):
             command += f" --port {self.port}"
+        command = command.replace("--command-config", f"--timeout {COMMAND_S} --command-config")
         done = subprocess.run(
             command, shell=True, cwd=self.folder, env=self.env, text=True, timeout=COMMAND_S, stdout=-1, stderr=-2
         )

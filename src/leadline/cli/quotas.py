@@ -22,8 +22,8 @@ from leadline.wire.messages import (
 )
 
 DESCRIPTION = """
-The most specific quota of a client counts, for each key by itself: that of its user and client id, then of its user,
-then of its client id; a name before a default.
+The most specific quota of a client counts, for each key by itself: that of its
+user and client id, then of its user, then of its client id; a name before a default.
 
   producer_byte_rate         bytes per second that it may write to a broker
   consumer_byte_rate         bytes per second that it may read from a broker

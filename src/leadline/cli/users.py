@@ -72,7 +72,8 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
         help="add a user, or change a password",
         usage="users add USER [options]",
         examples=ADD,
-        description="Add a user who logs in by SCRAM, or change the password of one. What is connected stays so.",
+        description="Add a user who logs in by SCRAM, or change the password of one. Connections\n"
+        "that are open stay open.",
     )
     add.add_argument("user", metavar="USER")
     add.add_argument(
@@ -89,7 +90,8 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
         help="remove users",
         usage="users remove USER ... [--yes] [options]",
         examples=REMOVE,
-        description="Remove users, or one of their mechanisms. Their quotas and ACLs stay. What is connected stays so.",
+        description="Remove users, or one of their mechanisms. Their quotas and ACLs stay, and so do\n"
+        "connections that are open.",
     )
     remove.add_argument("users", nargs="+", metavar="USER")
     remove.add_argument("--yes", action="store_true", help="do not ask for confirmation")

@@ -38,7 +38,7 @@ from leadline.security.acls import (
 
 LIST = """
   leadline acls list
-  leadline acls list --topic orders --resource-pattern-type match    all that apply to this topic
+  leadline acls list --topic orders --resource-pattern-type match    what applies
   leadline acls list --principal User:alice --json
 """
 ADD = """
@@ -50,7 +50,7 @@ ADD = """
 """
 REMOVE = """
   leadline acls remove --allow-principal User:alice --producer --topic orders
-  leadline acls remove --topic orders --dry-run              all ACLs of this name; show them only
+  leadline acls remove --topic orders --dry-run              show what would go
   leadline acls remove --topic logs- --resource-pattern-type prefixed --yes
 """
 CHANGES_SHOWN = 30
@@ -78,8 +78,8 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         help="allow or deny something",
         usage="acls add --allow-principal User:NAME --operation NAME RESOURCE ... [options]",
         examples=ADD,
-        description="Allow or deny something. Deny counts before allow. What no rule allows is denied, once a\n"
-        "resource has any rule at all. read, write, delete and alter include describe.",
+        description="Allow or deny something. Deny counts before allow. What no rule allows is\n"
+        "denied. read, write, delete and alter include describe.",
     )
     add_pattern_option(add, filter=False)
 
@@ -90,7 +90,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         help="remove ACLs",
         usage="acls remove RESOURCE ... [options]",
         examples=REMOVE,
-        description="Remove the ACLs of resources: all, or those of a principal, a host or an operation.",
+        description="Remove the ACLs of resources: all, or those of a principal, a host, an operation.",
     )
     remove.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     add_pattern_option(remove, filter=True)

@@ -40,8 +40,9 @@ from leadline.security.authorizer import IMPLIED_BY, AclDecision, Reason
 from leadline.security.principal import Principal, parse_principal, parse_super_users
 
 DESCRIPTION = """
-Name the rule that decides. The ACLs come from the brokers; the decision is made here, as a broker makes it: first super
-users, then deny, then allow. Brokers hide super.users; give them with --super-users to count them in.
+Name the rule that decides. The ACLs come from the brokers; the decision is made
+here, as a broker makes it: first super users, then deny, then allow. Brokers hide
+super.users; give them with --super-users to count them in.
 """
 WHY = """
   leadline acls why --principal User:alice --operation read --topic orders
@@ -139,11 +140,11 @@ def text_lines(
     yield (paint.bold(answer) if decision.allowed else paint.red(answer))
     yield f"  because  {reason_text(question, decision)}"
     if decision.binding is not None:
-        yield f"  rule     {binding_text(decision.binding)}"
+        yield f"  rule     {paint.escape(binding_text(decision.binding))}"
     elif not decision.allowed:
         others = [binding for binding in bindings if question.concerns(binding)]
         for at, binding in enumerate(others):
-            yield f"  {'' if at else 'but':8} {binding_text(binding)}"
+            yield f"  {'' if at else 'but':8} {paint.escape(binding_text(binding))}"
         needed = AccessControlEntry(str(question.who), WILDCARD_HOST, question.operation, AclPermission.ALLOW)
         command = add_command_text(AclBinding(ResourcePattern(question.kind, question.name), needed))
         yield f"  to allow it: {command}"

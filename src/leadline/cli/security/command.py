@@ -49,10 +49,10 @@ INIT = """
   leadline security init --host broker.example.org           a name of the broker beside localhost
 """
 DESCRIPTION = """
-Write a certificate authority, certificates of a broker and an administrator (PEM and
-PKCS12), a user who logs in by SCRAM, the settings of a broker, and ready properties for
-Java, librdkafka and Python. Nothing is overwritten. For development: the key of the
-authority is not encrypted.
+Write a certificate authority, certificates of a broker and an administrator (PEM
+and PKCS12), a user who logs in by SCRAM, the settings of a broker, and ready
+properties for Java, librdkafka and Python. Nothing is overwritten. For
+development: the key of the authority is not encrypted.
 """
 ITERATIONS = 8192
 PORT = 9093

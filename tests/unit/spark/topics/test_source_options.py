@@ -2,7 +2,8 @@
 
 import pytest
 
-from leadline.spark.topics.source_options import BadOption, SourceOptions, number
+from leadline.security.client_properties import NAMES as SECURITY_NAMES
+from leadline.spark.topics.source_options import ACCESS, BadOption, SourceOptions, number
 
 NAMES = ["startingOffsets", "includeHeaders", "minPartitions"]
 
@@ -50,3 +51,8 @@ def test_a_count_is_a_whole_number_from_its_least_on(text: str) -> None:
     assert (options(minPartitions=" 3 ").count("minPartitions"), options().count("minPartitions")) == (3, None)
     with pytest.raises(BadOption, match="expected a number from 1 on"):
         number("minPartitions", text, 1)
+
+
+def test_every_security_property_of_kafkas_clients_is_an_option() -> None:
+    options = {f"kafka.{name}": "x" for name in SECURITY_NAMES}
+    assert SourceOptions(options, [], ACCESS).client == dict.fromkeys(SECURITY_NAMES, "x")
