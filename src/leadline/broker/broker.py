@@ -103,6 +103,9 @@ class Broker:
         oauth = OAuthTokens(self.ports.fetch_document, self._read, self.clock)
         self._credentials = Credentials(ScramUserCredentials(), oauth, self.chance, sections=sections)
         self._passwords = DynamicPasswords.of(settings.broker, self.chance.secret_bytes)
+        if self.is_alone and not any(map(self.files.exists, settings.storage.log_dirs)):
+            # There are no dynamic settings yet. What is wrong stops the start before a directory is made.
+            ListenerSecurities(settings, self._credentials, self._read)
         self.failed = asyncio.Event()  # no log directory is left
         self.addresses: dict[str, Endpoint] = {}  # where it listens, by listener
         self._running = AsyncExitStack()

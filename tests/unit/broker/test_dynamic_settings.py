@@ -102,6 +102,7 @@ ELSEWHERE = {
     "advertised.listeners": "refused while a broker runs",
     "listener.security.protocol.map": "refused while a broker runs",
     "num.recovery.threads.per.data.dir": "of use at the start alone",
+    "sasl.mechanism.inter.broker.protocol": "of use at the start alone, in Kafka too",
     **dict.fromkeys(
         (name for name, row in SecurityConfig.rows().items() if row.mode is not Mode.READ_ONLY),
         "of stores, by test_listener_security; of others, for listeners that are new, in Kafka too",

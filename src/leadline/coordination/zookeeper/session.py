@@ -36,8 +36,9 @@ FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0  # pauses between attempts to connect: t
 
 _SIZE, _STEP = Struct(">i"), Struct(">ii")  # of a request; its number and type
 
-_kazoo_log = logging.getLogger(f"{__name__}.kazoo")
-_kazoo_log.setLevel(logging.INFO)  # at DEBUG it has whole requests, and with them passwords and credentials
+_kazoo_log = logging.getLogger("kazoo.client")
+# At DEBUG it has whole requests, and with them passwords and credentials.
+_kazoo_log.addFilter(lambda record: record.levelno >= logging.INFO)
 
 CHANGES = {
     EventType.CREATED: Change.CREATED,
