@@ -18,7 +18,9 @@ from leadline.cli.diagnosis import (
     Diagnoses,
     ServerAddress,
     addresses,
+    diagnose,
     diagnose_broker,
+    diagnose_for_tls,
     diagnose_tls_broker,
 )
 from leadline.cli.errors import Failure, client_error_text, client_errors, print_error
@@ -169,16 +171,21 @@ class ClusterConnection:
                 return self._store(cluster)
             except KafkaException as error:
                 client.poll(0)  # calls `_on_error`
-                diagnoses = diagnoses or Diagnoses(self._addresses, min(ANSWER_S, self.timeout_s / 4))
+                diagnoses = diagnoses or self._diagnoses()
                 if self._has_final_error() or diagnoses.are_final or self.remaining_s <= MIN_TIMEOUT_S:
                     diagnoses.wait(min(self.remaining_s, ANSWER_S))
                     raise self._unreachable(self._last_error_text(error.args[0]), diagnoses) from None
 
     def unreachable(self, text: str) -> Failure:
         """What is wrong with servers that another client could not reach. `text`: the error of that client."""
-        diagnoses = Diagnoses(self._addresses, min(ANSWER_S, self.timeout_s / 4))
+        diagnoses = self._diagnoses()
         diagnoses.wait(ANSWER_S)
         return self._unreachable(text, diagnoses)
+
+    def _diagnoses(self) -> Diagnoses:
+        """For a client that speaks TLS, a server that does so is no problem: it may be slow."""
+        diagnose_server = diagnose_for_tls if self.security.uses_tls else diagnose
+        return Diagnoses(self._addresses, min(ANSWER_S, self.timeout_s / 4), diagnose_server)
 
     def refresh(self, cluster: "ClusterMetadata") -> None:
         """Forget which brokers were silent."""

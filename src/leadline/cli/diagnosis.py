@@ -82,6 +82,12 @@ def diagnose(address: ServerAddress, answer_s: float = ANSWER_S) -> Diagnosis:
     return _diagnosis_of(reply)
 
 
+def diagnose_for_tls(address: ServerAddress, answer_s: float = ANSWER_S) -> Diagnosis:
+    """The same for a client that speaks TLS itself: a server that does so, too, may be a broker."""
+    diagnosis = diagnose(address, answer_s)
+    return KAFKA if diagnosis == TLS else diagnosis
+
+
 def _first_bytes(address: ServerAddress, request: bytes, answer_s: float) -> bytes | None:
     """The first bytes of the reply. Empty: the connection was closed instead. None: no reply in time."""
     with socket.create_connection(address, answer_s) as connection:

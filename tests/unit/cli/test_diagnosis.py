@@ -13,7 +13,17 @@ from threading import Thread
 import pytest
 
 from leadline.cli import main
-from leadline.cli.diagnosis import CLOSES, HTTP, KAFKA, SILENT, TLS, ServerAddress, addresses, diagnose
+from leadline.cli.diagnosis import (
+    CLOSES,
+    HTTP,
+    KAFKA,
+    SILENT,
+    TLS,
+    ServerAddress,
+    addresses,
+    diagnose,
+    diagnose_for_tls,
+)
 from tests.support.broker import leadline
 
 Serve = Callable[[socket.socket], None]
@@ -123,6 +133,7 @@ def test_a_server_that_speaks_tls_is_recognized(tmp_path: Path) -> None:
 
     with server(tls) as address:
         assert diagnose(address) is TLS
+        assert diagnose_for_tls(address) is KAFKA  # no reason to give up, for who speaks TLS too
 
 
 def test_a_broker_of_ours_speaks_kafka(tmp_path: Path) -> None:
