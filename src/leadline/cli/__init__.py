@@ -88,4 +88,5 @@ class _Version(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         walker = import_module("leadline.records.walker")
-        parser.exit(message=f"leadline {__version__} ({walker.DESCRIPTION})\n")
+        print(f"leadline {__version__} ({walker.DESCRIPTION})")
+        parser.exit()
