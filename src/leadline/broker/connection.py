@@ -187,7 +187,10 @@ class Connection:
     def _read_more(self) -> bool:
         """False if the peer has closed the connection."""
         with self._reader.room() as room:
-            count = self._timed(partial(self._recv_into, room))
+            if self.network_meter is None:
+                count = self._recv_into(room)
+            else:
+                count = self._timed(partial(self._recv_into, room))
         if not count:
             self.close("the peer closed it", quiet=True)
             return False

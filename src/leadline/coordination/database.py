@@ -43,6 +43,7 @@ from leadline.coordination.tree import (
 )
 from leadline.errors import CorruptFile
 from leadline.runtime.ports import Time
+from leadline.runtime.private_file import make_private
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +99,7 @@ class Database:
                 self._connect()
 
     def _connect(self) -> None:
+        make_private(self.path)
         self._connection = sqlite3.connect(self.path, timeout=0, isolation_level=None)
         try:
             self._open()

@@ -12,6 +12,7 @@ from contextlib import closing, suppress
 from typing import NamedTuple
 
 from leadline.coordination.tree import ROOT, check_path, child_of, parent_of
+from leadline.runtime.private_file import make_private
 
 DAMAGED, NEW, WAL = ".damaged", ".new", "-wal"
 COLUMNS = "parent, name, data, version, czxid, ctime_ms, born"
@@ -32,11 +33,12 @@ def salvage(path: str, create_schema: str) -> int:
     """Replaces the file. Returns the number of nodes in the new one. OSError, sqlite3.Error."""
     for suffix in ("", WAL):
         with suppress(FileNotFoundError):
-            shutil.copyfile(path + suffix, path + DAMAGED + suffix)
+            shutil.copy(path + suffix, path + DAMAGED + suffix)  # with the mode
     rows = _with_parents({row.path: row for row in _readable(path + DAMAGED)})
     for suffix in ("", WAL):
         with suppress(FileNotFoundError):
             os.unlink(path + NEW + suffix)
+    make_private(path + NEW)
     with closing(sqlite3.connect(path + NEW, isolation_level=None)) as connection:
         connection.executescript(f"BEGIN; {create_schema}")
         connection.executemany(

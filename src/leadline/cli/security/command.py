@@ -148,8 +148,6 @@ def _write(folder: Path, listeners: SecureListeners, user: str, hosts: list[str]
     (folder / AUTHORITY_FILE).write_bytes(authority.certificate_pem())
     (folder / DATA_FOLDER).mkdir(mode=0o700)
     asyncio.run(_add_user(folder / DATA_FOLDER, user, password))
-    for path in (folder / DATA_FOLDER).iterdir():
-        path.chmod(0o600)
 
 
 async def _add_user(data: Path, user: str, password: Secret) -> None:
