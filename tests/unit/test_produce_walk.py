@@ -28,7 +28,7 @@ ARCHITECTURE = Path(leadline.__file__).parents[2] / "docs" / "ARCHITECTURE.md"
 QUEUE = "runtime/deferred_completions.py"
 WITHOUT_COMPILER = "records/python_walker.py"  # stands for the compiled walker where there is none
 VERSION, CORRELATION_ID = 9, 4711
-FLOORS = ("broker", "api", "replication", "cluster", "log", "records", "wire", "runtime")
+FLOORS = ("broker", "api", "replication", "cluster", "log", "records", "config", "wire", "runtime")
 
 
 class Walk:
