@@ -70,11 +70,11 @@ class World:
                 await self.use(node, producer, producer.identity, operation, tp)
 
     async def init(self, node: Node, producer: Producer) -> None:
-        producer.txns.append(Txn())
         try:
             identity = await node.transactions.init(producer.name, TIMEOUT_MS, None)
         except WireError:
-            return
+            return  # its transaction may still be open, and may be ended
+        producer.txns.append(Txn())
         last = self.epochs.get(producer.name)
         assert last is None or identity > last, "epochs only grow"
         self.epochs[producer.name] = producer.identity = identity
