@@ -65,10 +65,12 @@ class SecuredBroker:
             connection.reader = connection.socket.makefile("rb")
         return connection
 
-    def add_scram_user(self, name: str = "alice", password: str = SCRAM_PASSWORD) -> None:
-        salted = salted_password(SCRAM, Secret.of(password), SALT, ITERATIONS)
+    def add_scram_user(
+        self, name: str = "alice", password: str = SCRAM_PASSWORD, mechanism: ScramMechanism = SCRAM
+    ) -> None:
+        salted = salted_password(mechanism, Secret.of(password), SALT, ITERATIONS)
         upsertion = m.AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
-            name=name, mechanism=1, iterations=ITERATIONS, salt=SALT, salted_password=salted.reveal()
+            name=name, mechanism=mechanism.value, iterations=ITERATIONS, salt=SALT, salted_password=salted.reveal()
         )
         with closing(self.connect()) as admin:
             request = m.AlterUserScramCredentialsRequest(upsertions=[upsertion])

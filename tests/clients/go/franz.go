@@ -9,16 +9,33 @@ import (
 )
 
 type franz struct {
-	bootstrap string
-	admin     *kadm.Client
+	common []kgo.Opt
+	admin  *kadm.Client
+	login  *Login
 }
 
-func newFranz(bootstrap string) client {
-	admin, err := kadm.NewOptClient(kgo.SeedBrokers(bootstrap))
+func newFranz(bootstrap string, login *Login) client {
+	common := append(login.franz(), kgo.SeedBrokers(bootstrap))
+	admin, err := kadm.NewOptClient(common...)
 	if err != nil {
 		panic(err)
 	}
-	return &franz{bootstrap, admin}
+	return &franz{common, admin, login}
+}
+
+func (f *franz) close() { f.admin.Close() }
+
+// newClient fails where the login does. Without a request that answers, a client repeats it until the time is over.
+func (f *franz) newClient(ctx context.Context, options ...kgo.Opt) (*kgo.Client, error) {
+	made, err := kgo.NewClient(append(options, f.common...)...)
+	if err != nil || f.login == nil {
+		return made, err
+	}
+	if err := made.Ping(ctx); err != nil {
+		made.Close()
+		return nil, err
+	}
+	return made, nil
 }
 
 var franzCodecs = map[string]kgo.CompressionCodec{
@@ -153,7 +170,6 @@ func (f *franz) listOffsets(ctx context.Context, asked Request) (kadm.ListedOffs
 
 func (f *franz) produce(ctx context.Context, asked Request) (any, error) {
 	options := []kgo.Opt{
-		kgo.SeedBrokers(f.bootstrap),
 		kgo.AllowAutoTopicCreation(),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchCompression(franzCodecs[asked.Codec]),
@@ -162,7 +178,7 @@ func (f *franz) produce(ctx context.Context, asked Request) (any, error) {
 	if !asked.Idempotent {
 		options = append(options, kgo.DisableIdempotentWrite())
 	}
-	producer, err := kgo.NewClient(options...)
+	producer, err := f.newClient(ctx, options...)
 	if err != nil {
 		return nil, err
 	}
@@ -192,8 +208,8 @@ func franzSend(ctx context.Context, producer *kgo.Client, asked Request) ([]int6
 }
 
 func (f *franz) writeTransaction(ctx context.Context, asked Request) (any, error) {
-	producer, err := kgo.NewClient(
-		kgo.SeedBrokers(f.bootstrap), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.TransactionalID(asked.ID))
+	producer, err := f.newClient(
+		ctx, kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.TransactionalID(asked.ID))
 	if err != nil {
 		return nil, err
 	}
@@ -210,8 +226,8 @@ func (f *franz) readInGroup(ctx context.Context, asked Request) (any, error) {
 	if asked.Isolation == "read_committed" {
 		isolation = kgo.ReadCommitted()
 	}
-	member, err := kgo.NewClient(
-		kgo.SeedBrokers(f.bootstrap), kgo.ConsumerGroup(asked.Group), kgo.ConsumeTopics(asked.Topic),
+	member, err := f.newClient(
+		ctx, kgo.ConsumerGroup(asked.Group), kgo.ConsumeTopics(asked.Topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(isolation), kgo.DisableAutoCommit())
 	if err != nil {
 		return nil, err
@@ -236,8 +252,8 @@ func (f *franz) consume(ctx context.Context, asked Request) (any, error) {
 		from[int32(start[0])] = kgo.NewOffset().At(start[1])
 		wanted += start[2]
 	}
-	reader, err := kgo.NewClient(
-		kgo.SeedBrokers(f.bootstrap), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{asked.Topic: from}))
+	reader, err := f.newClient(
+		ctx, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{asked.Topic: from}))
 	if err != nil {
 		return nil, err
 	}

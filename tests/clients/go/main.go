@@ -39,6 +39,7 @@ type Request struct {
 	Group      string
 	Count      int64
 	Isolation  string // "read_committed" or "read_uncommitted"
+	Login      *Login
 }
 
 // Record is what a client is to write.
@@ -68,18 +69,27 @@ func (h *Header) UnmarshalJSON(data []byte) error {
 
 type client interface {
 	serve(Request) (any, error)
+	close()
 }
 
 func main() {
-	makers := map[string]func(string) client{"franz": newFranz, "sarama": newSarama}
-	served := makers[os.Args[1]](os.Args[2])
+	newClient := map[string]func(string, *Login) client{"franz": newFranz, "sarama": newSarama}[os.Args[1]]
+	unsecured := newClient(os.Args[2], nil)
 	in, out := json.NewDecoder(bufio.NewReader(os.Stdin)), json.NewEncoder(os.Stdout)
 	for {
 		var request Request
 		if in.Decode(&request) != nil {
 			return
 		}
-		result, err := served.serve(request)
+		var result any
+		var err error
+		if request.Login == nil {
+			result, err = unsecured.serve(request)
+		} else {
+			loggedIn := newClient(request.Login.Bootstrap, request.Login)
+			result, err = loggedIn.serve(request)
+			loggedIn.close()
+		}
 		answer := map[string]any{"result": result}
 		if err != nil {
 			answer = map[string]any{"error": err.Error()}

@@ -12,27 +12,35 @@ import (
 
 type saramas struct {
 	bootstrap []string
+	login     *Login
 	client    sarama.Client
 	admin     sarama.ClusterAdmin
 }
 
-func newSarama(bootstrap string) client {
-	client, err := sarama.NewClient([]string{bootstrap}, saramaConfig())
-	if err != nil {
+// newSarama connects for the calls of an administrator only without a login: others connect when they are made.
+func newSarama(bootstrap string, login *Login) client {
+	made := &saramas{bootstrap: []string{bootstrap}, login: login}
+	if login != nil {
+		return made
+	}
+	var err error
+	if made.client, err = sarama.NewClient(made.bootstrap, made.config()); err != nil {
 		panic(err)
 	}
-	admin, err := sarama.NewClusterAdminFromClient(client)
-	if err != nil {
+	if made.admin, err = sarama.NewClusterAdminFromClient(made.client); err != nil {
 		panic(err)
 	}
-	return &saramas{[]string{bootstrap}, client, admin}
+	return made
 }
 
-func saramaConfig() *sarama.Config {
+func (s *saramas) close() {}
+
+func (s *saramas) config() *sarama.Config {
 	config := sarama.NewConfig()
 	config.Version = sarama.V3_8_0_0
 	config.ChannelBufferSize = 4096 // as many as are read at once: a partition that is read later holds up none
 	config.Consumer.Return.Errors = true
+	s.login.sarama(config)
 	return config
 }
 
@@ -190,7 +198,7 @@ func (s *saramas) describeLogDirs(topic string) (any, error) {
 }
 
 func (s *saramas) produce(asked Request) (any, error) {
-	config := saramaProducing()
+	config := s.producing()
 	config.Producer.Compression = saramaCodecs[asked.Codec]
 	if asked.Idempotent {
 		config.Producer.Idempotent = true
@@ -204,11 +212,13 @@ func (s *saramas) produce(asked Request) (any, error) {
 	return saramaSend(producer, asked)
 }
 
-func saramaProducing() *sarama.Config {
-	config := saramaConfig()
+func (s *saramas) producing() *sarama.Config {
+	config := s.config()
 	config.Producer.Return.Successes = true
-	config.Producer.Retry.Max = 50
-	config.Metadata.Retry.Max = 50
+	if s.login == nil {
+		config.Producer.Retry.Max = 50
+		config.Metadata.Retry.Max = 50
+	}
 	config.Producer.Partitioner = sarama.NewManualPartitioner
 	config.Producer.RequiredAcks = sarama.WaitForAll
 	config.Producer.Flush.Frequency = 50 * time.Millisecond
@@ -243,7 +253,7 @@ func saramaSend(producer sarama.SyncProducer, asked Request) ([]int64, error) {
 }
 
 func (s *saramas) writeTransaction(asked Request) (any, error) {
-	config := saramaProducing()
+	config := s.producing()
 	config.Producer.Idempotent = true
 	config.Producer.Transaction.ID = asked.ID
 	config.Net.MaxOpenRequests = 1
@@ -266,7 +276,7 @@ func (s *saramas) writeTransaction(asked Request) (any, error) {
 }
 
 func (s *saramas) consume(asked Request) (any, error) {
-	reader, err := sarama.NewConsumer(s.bootstrap, saramaConfig())
+	reader, err := sarama.NewConsumer(s.bootstrap, s.config())
 	if err != nil {
 		return nil, err
 	}
@@ -305,7 +315,7 @@ func saramaShown(message *sarama.ConsumerMessage) []any {
 }
 
 func (s *saramas) readInGroup(asked Request) (any, error) {
-	config := saramaConfig()
+	config := s.config()
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	config.Consumer.Offsets.AutoCommit.Enable = false
 	if asked.Isolation == "read_committed" {

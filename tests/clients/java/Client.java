@@ -17,28 +17,75 @@ import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.serialization.*;
 
 /** Kafka's own clients. Requests and answers are those of tests/clients/python/serving.py. */
-public final class Client {
+public final class Client implements AutoCloseable {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final long WAIT_MS = 30_000;
 
-    private final Map<String, Object> common;
-    private final Admin admin;
-    private final KafkaConsumer<byte[], byte[]> reader;
+    private static final String LOGIN = "org.apache.kafka.common.security.";
 
-    private Client(String bootstrap) {
-        common = Map.of("bootstrap.servers", bootstrap);
-        admin = Admin.create(common);
-        reader = new KafkaConsumer<>(
-            with(Map.of("enable.auto.commit", false)), new ByteArrayDeserializer(), new ByteArrayDeserializer());
+    private final Map<String, Object> common;
+    private final Admin admin;  // null for a login: it would log in for nothing
+    private KafkaConsumer<byte[], byte[]> reader;  // made by the first request that needs it
+
+    private Client(Map<String, Object> common, Admin admin) {
+        this.common = common;
+        this.admin = admin;
+    }
+
+    @Override
+    public void close() {
+        if (reader != null) {
+            reader.close();
+        }
+    }
+
+    private static Map<String, Object> settings(JsonNode login) {
+        Map<String, Object> settings = new HashMap<>();
+        settings.put("bootstrap.servers", login.get("bootstrap").asText());
+        settings.put("security.protocol", login.get("protocol").asText());
+        settings.put("ssl.truststore.type", "PEM");
+        settings.put("ssl.truststore.location", login.get("trusted").asText());
+        if (login.hasNonNull("identity")) {
+            settings.put("ssl.keystore.type", "PEM");
+            settings.put("ssl.keystore.location", login.get("identity").asText());
+        }
+        if (login.hasNonNull("mechanism")) {
+            String mechanism = login.get("mechanism").asText();
+            settings.put("sasl.mechanism", mechanism);
+            settings.put("sasl.jaas.config", module(mechanism) + " required" + (login.hasNonNull("username")
+                ? " username=\"" + login.get("username").asText() + "\" password=\"" + login.get("password").asText() + "\";"
+                : ";"));
+        }
+        if (login.hasNonNull("token")) {
+            settings.put("sasl.login.callback.handler.class", LOGIN + "oauthbearer.OAuthBearerLoginCallbackHandler");
+            settings.put("sasl.oauthbearer.token.endpoint.url", "file://" + login.get("token").asText());
+        }
+        return settings;
+    }
+
+    private static String module(String mechanism) {
+        return LOGIN + switch (mechanism) {
+            case "PLAIN" -> "plain.PlainLoginModule";
+            case "OAUTHBEARER" -> "oauthbearer.OAuthBearerLoginModule";
+            default -> "scram.ScramLoginModule";
+        };
     }
 
     public static void main(String[] args) throws Exception {
-        Client client = new Client(args[0]);
+        Map<String, Object> plain = Map.of("bootstrap.servers", args[0]);
+        Client client = new Client(plain, Admin.create(plain));
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, "UTF-8"));
         for (String line; (line = in.readLine()) != null; ) {
             Map<String, Object> answer = new HashMap<>();
             try {
-                answer.put("result", client.serve(JSON.readTree(line)));
+                JsonNode request = JSON.readTree(line);
+                if (request.has("login")) {
+                    try (Client loggedIn = new Client(settings(request.get("login")), null)) {
+                        answer.put("result", loggedIn.serve(request));
+                    }
+                } else {
+                    answer.put("result", client.serve(request));
+                }
             } catch (Exception error) {
                 answer.put("error", String.valueOf(error.getCause() == null ? error : error.getCause()));
             }
@@ -199,6 +246,10 @@ public final class Client {
         for (JsonNode start : starts) {
             from.put(new TopicPartition(topic, start.get(0).asInt()), start.get(1).asLong());
             wanted += start.get(2).asInt();
+        }
+        if (reader == null) {
+            reader = new KafkaConsumer<>(
+                with(Map.of("enable.auto.commit", false)), new ByteArrayDeserializer(), new ByteArrayDeserializer());
         }
         reader.assign(from.keySet());
         from.forEach(reader::seek);

@@ -3,6 +3,7 @@
 // Its consumer only reads as a member of a group: to read from given offsets is to seek in a group of one's own.
 // It knows no incremental changes of settings and no log directories, and cannot write null as a header.
 const { createHash } = require('node:crypto')
+const { readFileSync } = require('node:fs')
 const readline = require('node:readline')
 const zstd = require('@bokuweb/zstd-wasm')
 const { CompressionCodecs, CompressionTypes, ConfigResourceTypes, Kafka, Partitioners, logLevel } = require('kafkajs')
@@ -50,6 +51,14 @@ const shownHeaders = headers =>
 const shownRecord = (partition, { offset, timestamp, key, value, headers }) =>
   [partition, Number(offset), Number(timestamp), shown(key), shown(value), shownHeaders(headers)]
 
+const settings = ({ trusted, identity, mechanism, username, password, token }) => {
+  const pair = identity && readFileSync(identity)
+  const ssl = { ca: readFileSync(trusted), ...(pair && { cert: pair, key: pair }) }
+  if (!mechanism) return { ssl }
+  const oauthBearerProvider = async () => ({ value: readFileSync(token, 'utf8') })
+  return { ssl, sasl: { mechanism: mechanism.toLowerCase(), ...(token ? { oauthBearerProvider } : { username, password }) } }
+}
+
 // The offsets, once all have arrived.
 const sent = async (producer, topic, records, compression) => {
   const messages = records.map(([partition, key, value, headers, timestamp]) => (
@@ -64,8 +73,9 @@ const sent = async (producer, topic, records, compression) => {
 }
 
 class Client {
-  constructor(bootstrap) {
-    this.kafka = new Kafka({ brokers: [bootstrap], logLevel: logLevel.ERROR, retry: { initialRetryTime: 100, retries: 8 } })
+  constructor(bootstrap, login) {
+    const retry = { initialRetryTime: 100, retries: login ? 1 : 8 }
+    this.kafka = new Kafka({ brokers: [bootstrap], logLevel: logLevel.ERROR, retry, ...(login && settings(login)) })
     this.groups = 0
     this.admin = this.kafka.admin({ retry: { retries: 1 } })
   }
@@ -233,8 +243,9 @@ const main = async () => {
     const request = JSON.parse(line)
     let answer
     try {
-      if (!(request.op in client)) throw new Error('lacking')
-      answer = { result: (await client[request.op](request)) ?? null }
+      const served = request.login ? new Client(request.login.bootstrap, request.login) : client
+      if (!(request.op in served)) throw new Error('lacking')
+      answer = { result: (await served[request.op](request)) ?? null }
     } catch (error) {
       const inner = (error.errors ?? error.partitions ?? []).map(found => found.message ?? found.error.message)
       answer = { error: [error.message, ...inner].join('; ') }

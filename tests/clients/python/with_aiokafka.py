@@ -2,35 +2,62 @@
 # mypy: disable-error-code="import-untyped,import-not-found"
 
 import asyncio
-import sys
+import logging
+import ssl
 from collections.abc import Awaitable
+from functools import cached_property
+from pathlib import Path
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import for_code
+from aiokafka.errors import KafkaConnectionError, for_code
 
 from tests.clients.python import serving
-from tests.clients.python.serving import WAIT_S, Records, Starts, raw, raw_headers, shown, shown_headers
+from tests.clients.python.serving import WAIT_S, Login, Records, Starts, raw, raw_headers, shown, shown_headers
 
 T = TypeVar("T")
+
+
+class LastLine(logging.Handler):
+    line = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.line = record.getMessage()
+
+
+LOGGED = LastLine(logging.WARNING)
 
 
 class Client:
     """Each request in a turn of the loop of its own; between two of them nothing runs."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self.bootstrap = bootstrap
+    def __init__(self, bootstrap: str, login: Login | None) -> None:
+        self.common: dict[str, Any] = {"bootstrap_servers": bootstrap} | ({} if login is None else _settings(login))
         self.loop = asyncio.new_event_loop()
-        self.admin = self._run(self._started(AIOKafkaAdminClient))
+
+    @cached_property
+    def admin(self) -> Any:
+        return self._run(self._started(AIOKafkaAdminClient))
+
+    def close(self) -> None:
+        if "admin" in self.__dict__:
+            self._run(self.admin.close())
+        self.loop.close()
 
     def _run(self, job: Awaitable[T]) -> T:
         return self.loop.run_until_complete(asyncio.wait_for(job, WAIT_S))
 
-    async def _started(self, kind: Any, **settings: object) -> Any:
-        made = kind(bootstrap_servers=self.bootstrap, **settings)
-        await made.start()
+    async def _started(self, kind: Any, *topics: str, **settings: object) -> Any:
+        made = kind(*topics, **self.common, **settings)
+        try:
+            await made.start()
+        except KafkaConnectionError as error:
+            if kind is not AIOKafkaAdminClient:
+                await made.stop()
+            raise ConnectionError(f"{error}; it had logged: {LOGGED.line}") from error  # the reason is only there
         return made
 
     def produce(self, topic: str, codec: str, idempotent: bool, records: Records) -> list[int]:
@@ -87,15 +114,14 @@ class Client:
         return self._run(self._read_in_group(topic, group, count, isolation))
 
     async def _read_in_group(self, topic: str, group: str, count: int, isolation: str) -> list[list[object]]:
-        made = AIOKafkaConsumer(
+        made = await self._started(
+            AIOKafkaConsumer,
             topic,
-            bootstrap_servers=self.bootstrap,
             group_id=group,
             isolation_level=isolation,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
         )
-        await made.start()
         try:
             records = [await made.getone() for _ in range(count)]
             await made.commit({TopicPartition(topic, record.partition): record.offset + 1 for record in records})
@@ -173,6 +199,28 @@ class Client:
             await reader.stop()
 
 
+class Token(AbstractTokenProvider):  # type: ignore[misc]
+    def __init__(self, path: str) -> None:
+        self.text = Path(path).read_text()
+
+    async def token(self) -> str:
+        return self.text
+
+
+def _settings(login: Login) -> dict[str, object]:
+    context = ssl.create_default_context(cafile=login.trusted)
+    if login.identity is not None:
+        context.load_cert_chain(login.identity)
+    settings: dict[str, object] = {"security_protocol": login.protocol, "ssl_context": context}
+    if login.mechanism is not None:
+        settings["sasl_mechanism"] = login.mechanism
+    if login.username is not None:
+        settings |= {"sasl_plain_username": login.username, "sasl_plain_password": login.password}
+    if login.token is not None:
+        settings["sasl_oauth_token_provider"] = Token(login.token)
+    return settings
+
+
 def _check(answer: tuple[int, str]) -> None:
     """Of an answer that aiokafka hands over as it came: its code, and what else it says."""
     if answer[0]:
@@ -185,4 +233,5 @@ def _shown(record: Any) -> list[object]:
 
 
 if __name__ == "__main__":
-    serving.serve(Client(sys.argv[1]))
+    logging.getLogger("aiokafka").addHandler(LOGGED)
+    serving.serve(Client)

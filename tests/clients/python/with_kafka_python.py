@@ -2,29 +2,58 @@
 # mypy: disable-error-code="import-untyped,import-not-found"
 
 import logging
-import sys
 import time
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.structs import OffsetAndMetadata
 
 from tests.clients.python import serving
-from tests.clients.python.serving import WAIT_S, Records, Starts, raw, raw_headers, shown, shown_headers
+from tests.clients.python.serving import WAIT_S, Login, Records, Starts, raw, raw_headers, shown, shown_headers
 
 SPECIAL_TIMES = {"latest": -1, "earliest": -2, "max": -3}
 
 
+MANAGER = logging.getLogger("kafka.net.manager")
+
+
+class Refusal(logging.Handler):
+    """Ends an attempt to log in with what the client logs about it. By itself it goes on for 30 s and says less."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.getMessage().startswith(("Bootstrap connection to", "Bootstrap attempt to")):
+            raise ConnectionError(record.getMessage())
+
+
+REFUSED_AT_ONCE = Refusal(logging.WARNING)
+
+
 class Client:
-    def __init__(self, bootstrap: str) -> None:
-        self.bootstrap = bootstrap
-        self.admin = KafkaAdminClient(bootstrap_servers=bootstrap)
-        self.reader = KafkaConsumer(bootstrap_servers=bootstrap, group_id=None, enable_auto_commit=False)
+    def __init__(self, bootstrap: str, login: Login | None) -> None:
+        self.common: dict[str, Any] = {"bootstrap_servers": bootstrap} | ({} if login is None else _settings(login))
+        if login is not None:
+            MANAGER.addHandler(REFUSED_AT_ONCE)
+
+    @cached_property
+    def admin(self) -> Any:
+        return KafkaAdminClient(**self.common)
+
+    @cached_property
+    def reader(self) -> Any:
+        return KafkaConsumer(**self.common, group_id=None, enable_auto_commit=False)
+
+    def close(self) -> None:
+        MANAGER.removeHandler(REFUSED_AT_ONCE)
+        for name in {"admin", "reader"} & self.__dict__.keys():
+            getattr(self, name).close()
 
     def produce(self, topic: str, codec: str, idempotent: bool, records: Records) -> list[int]:
         producer = KafkaProducer(
-            bootstrap_servers=self.bootstrap,
+            **self.common,
             compression_type=None if codec == "none" else codec,
             enable_idempotence=idempotent,
             linger_ms=50,
@@ -51,7 +80,7 @@ class Client:
         return rows
 
     def write_transaction(self, topic: str, id: str, records: Records, commit: bool) -> list[int]:
-        producer = KafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=id)
+        producer = KafkaProducer(**self.common, transactional_id=id)
         try:
             producer.init_transactions()
             producer.begin_transaction()
@@ -67,7 +96,7 @@ class Client:
 
     def read_in_group(self, topic: str, group: str, count: int, isolation: str) -> list[list[object]]:
         member = KafkaConsumer(
-            bootstrap_servers=self.bootstrap,
+            **self.common,
             group_id=group,
             isolation_level=isolation,
             auto_offset_reset="earliest",
@@ -165,6 +194,28 @@ class Client:
         return int(self.admin.list_partition_offsets({where: time_ms})[where].offset)
 
 
+class Token(AbstractTokenProvider):  # type: ignore[misc]
+    def __init__(self, path: str) -> None:
+        self.text = Path(path).read_text()
+
+    def token(self) -> str:
+        return self.text
+
+
+def _settings(login: Login) -> dict[str, object]:
+    settings: dict[str, object] = {
+        "security_protocol": login.protocol,
+        "ssl_cafile": login.trusted,
+        "ssl_certfile": login.identity,
+        "sasl_mechanism": login.mechanism,
+        "sasl_plain_username": login.username,
+        "sasl_plain_password": login.password,
+    }
+    if login.token is not None:
+        settings["sasl_oauth_token_provider"] = Token(login.token)
+    return settings
+
+
 def _shown(record: Any) -> list[object]:
     where = [record.partition, record.offset, record.timestamp]
     return [*where, shown(record.key), shown(record.value), shown_headers(record.headers)]
@@ -172,4 +223,4 @@ def _shown(record: Any) -> list[object]:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.DEBUG, format="%(asctime)s %(name)s %(message)s")
-    serving.serve(Client(sys.argv[1]))
+    serving.serve(Client)

@@ -1,35 +1,58 @@
 """confluent-kafka, which is librdkafka."""
 
 import importlib
-import sys
 import time
-from functools import partial
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from tests.clients.python import serving
-from tests.clients.python.serving import WAIT_S, Records, Starts, raw, raw_headers, shown, shown_headers
+from tests.clients.python.serving import WAIT_S, Login, Records, Starts, raw, raw_headers, shown, shown_headers
 
 api: Any = importlib.import_module("confluent_kafka.admin")  # its types do not say what it exports
 SPECS = {"earliest": api.OffsetSpec.earliest, "latest": api.OffsetSpec.latest, "max": api.OffsetSpec.max_timestamp}
 
 
+REFUSALS = {KafkaError._AUTHENTICATION, KafkaError._SSL}
+
+
 class Client:
-    def __init__(self, bootstrap: str) -> None:
-        self.common = {"bootstrap.servers": bootstrap}
-        self.admin = api.AdminClient(self.common)
-        self.reader = Consumer(self.common | {"group.id": "none", "enable.auto.commit": False})
+    def __init__(self, bootstrap: str, login: Login | None) -> None:
+        self.refusals: list[KafkaError] = []  # of logins, which the client repeats without end
+        self.common: dict[str, Any] = {"bootstrap.servers": bootstrap, "error_cb": self._note}
+        self.common |= {} if login is None else _settings(login)
+
+    @cached_property
+    def admin(self) -> Any:
+        return api.AdminClient(self.common)
+
+    @cached_property
+    def reader(self) -> Consumer:
+        return Consumer(self.common | {"group.id": "none", "enable.auto.commit": False})
+
+    def close(self) -> None:
+        if "reader" in self.__dict__:
+            self.reader.close()
+
+    def _note(self, error: KafkaError) -> None:
+        if error.code() in REFUSALS or "SSL alert" in error.str():
+            self.refusals.append(error)
+
+    def _check_login(self) -> None:
+        if self.refusals:
+            raise RuntimeError(self.refusals[0])
 
     def produce(self, topic: str, codec: str, idempotent: bool, records: Records) -> list[int | None]:
         settings = {"compression.type": codec, "enable.idempotence": idempotent, "linger.ms": 50, "batch.size": 1000000}
-        return _sent(Producer(self.common | settings), topic, records)
+        return self._sent(Producer(self.common | settings), topic, records)
 
     def write_transaction(self, topic: str, id: str, records: Records, commit: bool) -> list[int | None]:
         producer = Producer(self.common | {"transactional.id": id})
         producer.init_transactions(WAIT_S)
         producer.begin_transaction()
-        offsets = _sent(producer, topic, records)
+        offsets = self._sent(producer, topic, records)
         if commit:
             producer.commit_transaction(WAIT_S)
         else:
@@ -80,6 +103,7 @@ class Client:
                     raise RuntimeError(message.error())
                 rows.append(_shown(message))
                 left -= 1
+            self._check_login()
         self.reader.unassign()
         return rows
 
@@ -132,31 +156,46 @@ class Client:
         spec = SPECS[at]() if isinstance(at, str) else api.OffsetSpec.for_timestamp(at)
         return int(_only(self.admin.list_offsets({TopicPartition(topic, partition): spec})).offset)
 
+    def _sent(self, producer: Producer, topic: str, records: Records) -> list[int | None]:
+        """The offsets, once all have arrived."""
+        offsets: dict[int, int | None] = {}
+        errors = []
 
-def _sent(producer: Producer, topic: str, records: Records) -> list[int | None]:
-    """The offsets, once all have arrived."""
-    offsets: dict[int, int | None] = {}
-    errors = []
+        def delivered(at: int, error: object, message: Message) -> None:
+            if error is not None:
+                errors.append(error)
+            offsets[at] = message.offset()
 
-    def delivered(at: int, error: object, message: Message) -> None:
-        if error is not None:
-            errors.append(error)
-        offsets[at] = message.offset()
+        for n, (partition, key, value, headers, timestamp) in enumerate(records):
+            producer.produce(
+                topic,
+                partition=partition,
+                key=raw(key),
+                value=raw(value),
+                headers=raw_headers(headers),
+                timestamp=timestamp,
+                on_delivery=partial(delivered, n),
+            )
+        deadline = time.monotonic() + WAIT_S
+        while producer.flush(0.2) and time.monotonic() < deadline:
+            self._check_login()
+        if errors:
+            raise RuntimeError(errors[0])
+        return [offsets[n] for n in range(len(records))]
 
-    for n, (partition, key, value, headers, timestamp) in enumerate(records):
-        producer.produce(
-            topic,
-            partition=partition,
-            key=raw(key),
-            value=raw(value),
-            headers=raw_headers(headers),
-            timestamp=timestamp,
-            on_delivery=partial(delivered, n),
-        )
-    producer.flush(WAIT_S)
-    if errors:
-        raise RuntimeError(errors[0])
-    return [offsets[n] for n in range(len(records))]
+
+def _settings(login: Login) -> dict[str, object]:
+    settings: dict[str, object] = {"security.protocol": login.protocol, "ssl.ca.location": login.trusted}
+    if login.identity is not None:
+        settings |= {"ssl.certificate.location": login.identity, "ssl.key.location": login.identity}
+    if login.mechanism is not None:
+        settings["sasl.mechanism"] = login.mechanism
+    if login.username is not None:
+        settings |= {"sasl.username": login.username, "sasl.password": login.password}
+    if login.token is not None:
+        token = Path(login.token).read_text()
+        settings["oauth_cb"] = lambda _: (token, time.time() + WAIT_S)
+    return settings
 
 
 def _only(futures: dict[object, Any]) -> Any:
@@ -173,4 +212,4 @@ def _shown(message: Message) -> list[object]:
 
 
 if __name__ == "__main__":
-    serving.serve(Client(sys.argv[1]))
+    serving.serve(Client)
