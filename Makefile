@@ -22,7 +22,7 @@ demo: $(COMPILED) ## the data pipeline at work, in a minute or two; then look at
 	@$(BIN)/leadline demo $(ARGS)
 
 test: $(COMPILED) ## all tests
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: $(READY) ## lint, format, types
 	$(BIN)/ruff check

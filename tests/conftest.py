@@ -1,4 +1,4 @@
-"""What all tests share: the law about tools that a machine may lack, and the profile of Hypothesis.
+"""What all tests share: the law about tools that a machine may lack, their order, and the profile of Hypothesis.
 
 A test that cannot run without a tool is skipped with a reason that starts with "needs ". Where CI=true, such a skip is
 a failure: there the tools are at hand, and a test that quietly stopped running would look like one that passes.
@@ -7,6 +7,7 @@ a failure: there the tools are at hand, and a test that quietly stopped running 
 import os
 import signal
 from collections.abc import Generator
+from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
@@ -28,6 +29,25 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
+
+
+FOLDERS = ("spark", "fault", "clients", "conformance", "fuzz", "property")  # those that take longest come first
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="play the stories with many kills or mutants in full length")
+
+
+@pytest.fixture(scope="session")
+def is_long(pytestconfig: pytest.Config) -> bool:
+    return bool(pytestconfig.getoption("--long"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Processes share the files. A long one that came last would keep one of them busy while the others wait."""
+    here = Path(__file__).parent
+    rank = {folder: number for number, folder in enumerate(FOLDERS)}
+    items.sort(key=lambda item: rank.get(item.path.relative_to(here).parts[0], len(FOLDERS)))
 
 
 def no_excuse_on_ci(report: Report) -> Report:

@@ -27,7 +27,8 @@ from tests.conformance.kafka import jars
 from tests.support.broker import RunningBroker, leadline
 from tests.support.topics import create_topic
 
-IN_PROCESS, OF_PROCESSES, OF_BROKER = 84, 6, 10
+JAVA_KILLS = 84, 6, 10  # of instances, of the process that runs them, of the broker; a quarter of that without --long
+LIBRDKAFKA_KILLS = 25, 5  # of processes, of the broker; a third
 INSTANCES = 4
 PAUSE_S = (0.0, 0.8)  # between two kills from without
 
@@ -67,17 +68,18 @@ def check(bootstrap: str, count: int) -> None:
     assert output(bootstrap, "read_uncommitted").total() > count, "some transaction was cut after it had written"
 
 
-def test_java_clients_write_each_record_once_through_a_hundred_kills(broker: RunningBroker) -> None:
+def test_java_clients_write_each_record_once_through_kills_of_all_kinds(broker: RunningBroker, is_long: bool) -> None:
+    in_process, of_processes, of_broker = (count if is_long else (count + 3) // 4 for count in JAVA_KILLS)
     classes = jars.compiled(HERE / "java" / "ExactlyOnce.java")
     command = jars.command("ExactlyOnce", broker.bootstrap, "input", "output", str(INSTANCES), classes=classes)
     feed, loop = Feed(broker.bootstrap), Loop(command)
     try:
-        for kill in shuffled((OF_PROCESSES, lambda: restart(loop)), (OF_BROKER, lambda: restart_broker(broker))):
+        for kill in shuffled((of_processes, lambda: restart(loop)), (of_broker, lambda: restart_broker(broker))):
             before = loop.counts["killed"]
             until(lambda: loop.counts["killed"] > before, lambda: loop.last)  # noqa: B023 - it ends within the round
             time.sleep(random.uniform(*PAUSE_S))
             kill()
-        until(lambda: loop.counts["killed"] >= IN_PROCESS, lambda: (loop.counts, loop.last))
+        until(lambda: loop.counts["killed"] >= in_process, lambda: (loop.counts, loop.last))
         loop.say("live")
         feed.stop()
         due = ends(broker.bootstrap, "input")
@@ -92,11 +94,16 @@ def test_java_clients_write_each_record_once_through_a_hundred_kills(broker: Run
     check(broker.bootstrap, feed.count)
 
 
-def test_librdkafka_writes_each_record_once_through_kills_of_its_processes(broker: RunningBroker) -> None:
+def test_librdkafka_writes_each_record_once_through_kills_of_its_processes(
+    broker: RunningBroker, is_long: bool
+) -> None:
+    of_processes, of_broker = (count if is_long else (count + 2) // 3 for count in LIBRDKAFKA_KILLS)
     program = [sys.executable, "-m", "tests.clients.python.exactly_once", broker.bootstrap, "input", "output"]
     feed, loops = Feed(broker.bootstrap), [Loop([*program, f"loop-{n}"]) for n in range(3)]
     try:
-        for kill in shuffled((25, lambda: restart(random.choice(loops))), (5, lambda: restart_broker(broker))):
+        for kill in shuffled(
+            (of_processes, lambda: restart(random.choice(loops))), (of_broker, lambda: restart_broker(broker))
+        ):
             before = sum(loop.counts["committed"] for loop in loops)
             until(lambda: sum(loop.counts["committed"] for loop in loops) > before, lambda: loops[0].last)  # noqa: B023
             time.sleep(random.uniform(0, 0.5))

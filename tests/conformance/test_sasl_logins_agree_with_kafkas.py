@@ -575,7 +575,7 @@ def transcripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
             return play(everything[name], KafkaEnd(port), ours[name][-1].answer == "closed")
 
         in_time = theirs(WITHIN_A_SECOND)  # by itself, before the others keep the machine busy
-        with ThreadPoolExecutor(64) as pool:
+        with ThreadPoolExecutor(len(everything)) as pool:
             lines = dict(zip(everything, pool.map(theirs, everything), strict=True)) | {WITHIN_A_SECOND: in_time}
         yield {name: (lines[name], ours[name]) for name in everything}
 

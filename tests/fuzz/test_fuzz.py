@@ -42,7 +42,7 @@ from tests.support.broker import RunningBroker, leadline
 from tests.support.logs import batch
 
 M = TypeVar("M", bound=Message)
-IN_PROCESS = 90_000
+IN_PROCESS = 90_000  # a third of that without --long
 OVER_SOCKETS = 10_000
 AT_ONCE = 200
 GROWTH_MB = 150  # for the topics, sessions and producers that some of them do make
@@ -141,15 +141,15 @@ async def fuzz(directory: Path, count: int) -> None:
         await check_service(broker)
 
 
-def test_ninety_thousand_mutants_in_the_process_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_mutants_in_the_process_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_long: bool
 ) -> None:
     monkeypatch.setattr(topics, "MAX_AT_ONCE", 5)  # a test of topics in great numbers would be another one
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     caplog.set_level("ERROR")
     try:
-        asyncio.run(fuzz(tmp_path / "data", IN_PROCESS))
+        asyncio.run(fuzz(tmp_path / "data", IN_PROCESS if is_long else IN_PROCESS // 3))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert not [record for record in caplog.records if record.name != "asyncio"], f"seed {SEED}"

@@ -77,15 +77,15 @@ async def create_topic(brokers: list[Broker], replicas: list[int]) -> None:
     request = m.CreateTopicsRequest(topics=[topic], timeout_ms=60_000)
     response = await brokers[1].peers.ask(0, request, m.CreateTopicsResponse, 5, PATIENCE_S)
     assert [topic.error_code for topic in response.topics] == [0]
-    await eventually(lambda: TP in brokers[replicas[0]].replicas.hosted)
+    await eventually(lambda: all(TP in brokers[id].replicas.hosted for id in replicas))
     await eventually(lambda: TP.topic in brokers[0].metadata.topics)
 
 
-async def produce(broker: Broker, leader: int) -> None:
-    """Acknowledged by all that are in sync."""
+async def produce(broker: Broker, leader: int, *, acks: int = -1) -> None:
+    """Acknowledged by all that are in sync, or by the leader."""
     part = m.ProduceRequest.PartitionProduceData(index=0, records=batch(3))
     topic = m.ProduceRequest.TopicProduceData(name=TP.topic, partition_data=[part])
-    request = m.ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[topic])
+    request = m.ProduceRequest(acks=acks, timeout_ms=60_000, topic_data=[topic])
     response = await broker.peers.ask(leader, request, m.ProduceResponse, 9, PATIENCE_S)
     assert response.responses[0].partition_responses[0].error_code == 0
 
@@ -221,6 +221,7 @@ def test_a_leader_without_cluster_action_cannot_alter_its_isr(tmp_path: Path, ca
             await create_topic(brokers, [2, 1])
             assert isr(brokers[0]) == {1, 2}
             await brokers[1].replicas.stop()
+            await produce(brokers[0], 2, acks=1)  # the follower lacks it
             refusal = "refuses AlterPartitionRequest: the user of this broker needs ClusterAction on the cluster"
             await eventually(lambda: refusal in caplog.text)
             assert isr(brokers[0]) == {1, 2}
