@@ -89,7 +89,7 @@ def test_java_clients_write_each_record_once_through_kills_of_all_kinds(broker: 
         feed.stop()
         with suppress(ValueError):
             loop.kill()
-    assert loop.counts["fenced"] > 0, "no zombie was seen"
+    assert loop.counts["fenced"] > 0 or not is_long, "no zombie was seen"
     assert loop.counts["ZOMBIE"] == 0
     check(broker.bootstrap, feed.count)
 

@@ -210,7 +210,8 @@ def test_a_failed_fsync_takes_the_directory_offline_for_good(one: Path, two: Pat
         log, other = await dirs.create(TP, path=str(one)), await dirs.create(OTHER, path=str(two))
         fill(log)
         fill(other)
-        await dirs.dirs[str(one)].disk.drain()
+        for log_dir in dirs.dirs.values():
+            await log_dir.disk.drain()
         disk, watch.left = dirs.dirs[str(one)].disk, 1
         log.flush()
         await disk.drain()
