@@ -1,6 +1,7 @@
 """Requests about ACLs."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from leadline.cli.errors import Failure
 from leadline.cli.security_admin import SecurityAdmin, check, error_text
@@ -34,17 +35,7 @@ class NoAuthorizer(Failure):
 
 def describe_acls(admin: SecurityAdmin, filter: AclBindingFilter) -> list[AclBinding]:
     """The ACLs that match, sorted."""
-    pattern, entry = filter
-    request = DescribeAclsRequest(
-        resource_type_filter=pattern.resource_type,
-        resource_name_filter=pattern.name,
-        pattern_type_filter=pattern.pattern_type,
-        principal_filter=entry.principal,
-        host_filter=entry.host,
-        operation=entry.operation,
-        permission_type=entry.permission,
-    )
-    answer = admin.ask(request, DescribeAclsResponse)
+    answer = admin.ask(DescribeAclsRequest(**_filter_fields(filter)), DescribeAclsResponse)
     _check_rights(answer.error_code, "see the ACLs", AclOperation.DESCRIBE)
     check(answer.error_code, answer.error_message)
     bindings = [
@@ -88,21 +79,8 @@ def create_acls(admin: SecurityAdmin, bindings: Sequence[AclBinding]) -> dict[Ac
 
 def delete_acls(admin: SecurityAdmin, filters: Sequence[AclBindingFilter]) -> list[str]:
     """The errors."""
-    request = DeleteAclsRequest(
-        filters=[
-            DeleteAclsRequest.DeleteAclsFilter(
-                resource_type_filter=pattern.resource_type,
-                resource_name_filter=pattern.name,
-                pattern_type_filter=pattern.pattern_type,
-                principal_filter=entry.principal,
-                host_filter=entry.host,
-                operation=entry.operation,
-                permission_type=entry.permission,
-            )
-            for pattern, entry in filters
-        ]
-    )
-    answer = admin.ask(request, DeleteAclsResponse)
+    requested = [DeleteAclsRequest.DeleteAclsFilter(**_filter_fields(filter)) for filter in filters]
+    answer = admin.ask(DeleteAclsRequest(filters=requested), DeleteAclsResponse)
     errors: list[str] = []
     for result in answer.filter_results:
         _check_rights(result.error_code, "change ACLs", AclOperation.ALTER)
@@ -110,6 +88,20 @@ def delete_acls(admin: SecurityAdmin, filters: Sequence[AclBindingFilter]) -> li
         answers += [(acl.error_code, acl.error_message) for acl in result.matching_acls]
         errors += [error_text(code, message) for code, message in answers if code]
     return list(dict.fromkeys(errors))
+
+
+def _filter_fields(filter: AclBindingFilter) -> dict[str, Any]:
+    """A filter, by the names that it has in requests."""
+    pattern, entry = filter
+    return {
+        "resource_type_filter": pattern.resource_type,
+        "resource_name_filter": pattern.name,
+        "pattern_type_filter": pattern.pattern_type,
+        "principal_filter": entry.principal,
+        "host_filter": entry.host,
+        "operation": entry.operation,
+        "permission_type": entry.permission,
+    }
 
 
 def _check_rights(code: int, what: str, operation: AclOperation) -> None:
