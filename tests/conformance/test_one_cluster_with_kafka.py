@@ -1,7 +1,7 @@
 """Leadline as one of the brokers of an Apache Kafka cluster: it follows, leads, coordinates and is the controller."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from kazoo.client import KazooClient
 
-from leadline.coordination import znodes
 from leadline.wire.messages import MetadataRequest, MetadataResponse
 from tests.conformance.both import Connection
 from tests.conformance.kafka.broker import Broker, broker, zookeeper
+from tests.conformance.kafka.elections import elect
 from tests.support.broker import RunningBroker, leadline
 from tests.support.waiting import until
 
@@ -54,22 +54,6 @@ class Mixed:
     @property
     def dirs(self) -> list[Path]:
         return [*(kafka.log_dir for kafka in self.kafkas), self.ours.directory]
-
-    def controller(self) -> int | None:
-        if self.tree.exists(znodes.CONTROLLER) is None:
-            return None
-        return znodes.decode_controller(self.tree.get(znodes.CONTROLLER)[0]).broker
-
-    def elect(self, controller: Callable[[int], bool]) -> None:
-        """Let controllers resign until the right broker is elected."""
-
-        def elected() -> bool:
-            now = self.controller()
-            if now is not None and not controller(now):
-                self.tree.delete(znodes.CONTROLLER)
-            return now is not None and controller(now)
-
-        until(elected, "an election")
 
     def create(self, topic: str, partitions: int = 3) -> None:
         """A client may not know yet which controller was elected."""
@@ -203,7 +187,7 @@ def away(ours: RunningBroker) -> Iterator[None]:
 
 @pytest.mark.parametrize("elected", ["kafka", "leadline"])
 def test_records_groups_and_transactions_go_through_all_brokers(cluster: Mixed, elected: str) -> None:
-    cluster.elect(lambda id: (id == OURS) == (elected == "leadline"))
+    elect(cluster.tree, lambda id: (id == OURS) == (elected == "leadline"))
     topic = f"all-{elected}"
     cluster.create(topic)
     assert cluster.leaders(topic) == {0, 1, 2}
@@ -228,7 +212,7 @@ def test_records_groups_and_transactions_go_through_all_brokers(cluster: Mixed, 
 
 
 def test_as_the_controller_it_makes_grows_and_deletes_topics_on_kafkas_brokers(cluster: Mixed) -> None:
-    cluster.elect(lambda id: id == OURS)
+    elect(cluster.tree, lambda id: id == OURS)
     cluster.create("grows", 2)
     done(cluster.admin.create_partitions([NewPartitions("grows", 5)]))
     until(lambda: len(cluster.admin.list_topics("grows", timeout=60).topics["grows"].partitions) == 5, "5 partitions")
@@ -241,7 +225,7 @@ def test_as_the_controller_it_makes_grows_and_deletes_topics_on_kafkas_brokers(c
 @pytest.mark.parametrize("elected", ["kafka", "leadline"])
 def test_what_was_acknowledged_survives_its_death(cluster: Mixed, elected: str) -> None:
     """It is killed while it leads a third of the partitions, and perhaps the cluster; later it comes back."""
-    cluster.elect(lambda id: (id == OURS) == (elected == "leadline"))
+    elect(cluster.tree, lambda id: (id == OURS) == (elected == "leadline"))
     topic = f"death-{elected}"
     cluster.create(topic)
     sent = Sent(cluster, topic)

@@ -3,7 +3,7 @@
 All traffic between brokers is protected: replication both ways, the requests of either as the controller, markers.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -13,10 +13,10 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from kazoo.client import KazooClient
 
-from leadline.coordination import znodes
 from leadline.security.acls import ResourceType
 from leadline.wire import messages as m
 from tests.conformance.kafka.broker import Broker, _free_port, broker, zookeeper
+from tests.conformance.kafka.elections import controller_of, elect
 from tests.support.broker import RunningBroker, leadline
 from tests.support.secured import STRANGER, ClusterSecurity, acl, read, refusal
 from tests.support.waiting import until
@@ -60,25 +60,6 @@ class SecuredCluster:
     def client(self, user: str) -> dict[str, str]:
         return {"bootstrap.servers": self.bootstrap, **self.security.client(user)}
 
-    def controller(self) -> int | None:
-        if self.tree.exists(znodes.CONTROLLER) is None:
-            return None
-        return znodes.decode_controller(self.tree.get(znodes.CONTROLLER)[0]).broker
-
-    def elect(self, is_right: Callable[[int], bool]) -> int:
-        """Let controllers resign until the right broker is elected."""
-
-        def is_elected() -> bool:
-            controller = self.controller()
-            if controller is not None and not is_right(controller):
-                self.tree.delete(znodes.CONTROLLER)
-            return controller is not None and is_right(controller)
-
-        until(is_elected, "an election")
-        controller = self.controller()
-        assert controller is not None
-        return controller
-
     def create(self, topic: str) -> None:
         """Three partitions, each led by another broker. All three brokers have to be known to the controller."""
         assignments = [
@@ -93,7 +74,7 @@ class SecuredCluster:
         request = m.CreateTopicsRequest(topics=[creatable], timeout_ms=60_000)
 
         def is_created() -> bool:
-            controller = self.controller()
+            controller = controller_of(self.tree)
             if controller is None:
                 return False
             response = self.security.ask(self.ports[controller], request, m.CreateTopicsResponse, 5)
@@ -190,7 +171,7 @@ class Sender:
 
 @pytest.mark.parametrize("elected", ["kafka", "leadline"])
 def test_records_and_transactions_replicate_both_ways(cluster: SecuredCluster, elected: str) -> None:
-    cluster.elect(lambda id: (id in OURS) == (elected == "leadline"))
+    elect(cluster.tree, lambda id: (id in OURS) == (elected == "leadline"))
     topic = f"both-{elected}"
     cluster.create(topic)
     sender = Sender(cluster, topic)
@@ -213,7 +194,7 @@ def test_records_and_transactions_replicate_both_ways(cluster: SecuredCluster, e
 
 
 def test_what_was_acknowledged_survives_the_death_of_either_kind(cluster: SecuredCluster) -> None:
-    controller = cluster.elect(lambda id: id in OURS)
+    controller = elect(cluster.tree, lambda id: id in OURS)
     cluster.create("death")
     sender = Sender(cluster, "death")
     sender.send("before", 300)
