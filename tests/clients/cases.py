@@ -17,7 +17,7 @@ ODD, SMALL, LARGE, LARGE_BYTES = 7, 150, 10, 80_000
 START_MS = 1_700_000_000_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 RUNS = [*((codec, True) for codec in CODECS), ("none", False), ("snappy", False)]  # codec, idempotent
-CONFIG = {"retention.ms": "-1"}  # the times are long past
+RETENTION_MS = 100 * 365 * 24 * 3_600_000  # a broker keeps what was written at START_MS, whenever it looks
 
 
 class Odd(Enum):

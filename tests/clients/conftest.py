@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.clients import cases
 from tests.clients.client import COMMANDS, Client
 from tests.support.broker import RunningBroker, leadline
 
@@ -12,7 +13,8 @@ Clients = Callable[[str], Client]
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    with leadline(tmp_path_factory.mktemp("broker") / "data", group_initial_rebalance_delay_ms=0) as running:
+    settings = {"group.initial.rebalance.delay.ms": 0, "log.retention.ms": cases.RETENTION_MS}
+    with leadline(tmp_path_factory.mktemp("broker") / "data", **settings) as running:
         yield running
 
 

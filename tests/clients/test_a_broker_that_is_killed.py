@@ -30,7 +30,7 @@ def wait_until_something_is_written(folders: list[Path]) -> None:
 @pytest.mark.parametrize("client", sorted(COMMANDS.keys() - {"sarama"}), indirect=True)
 def test_an_idempotent_producer_loses_nothing_and_repeats_nothing(client: Client, broker: RunningBroker) -> None:
     topic = f"{client.name}-crash"
-    client.ask("create_topic", topic=topic, partitions=cases.PARTITIONS, config=cases.CONFIG)
+    client.ask("create_topic", topic=topic, partitions=cases.PARTITIONS, config={})
     now = int(time.time() * 1000)  # a producer whose last record is older than a day is forgotten
     written = [cases.Written(n % cases.PARTITIONS, b"%d" % n, PADDING, (), now + n) for n in range(COUNT)]
     records = [record.as_values() for record in written]

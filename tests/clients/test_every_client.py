@@ -25,7 +25,7 @@ def written(clients: Callable[[str], Client]) -> Written:
     def by(name: str) -> Read:
         if name not in by_client:
             client = clients(name)
-            client.ask("create_topic", topic=name, partitions=cases.PARTITIONS, config=cases.CONFIG)
+            client.ask("create_topic", topic=name, partitions=cases.PARTITIONS, config={})
             by_client[name] = sorted((row for run in range(len(cases.RUNS)) for row in _write(client, run)), key=_place)
         return by_client[name]
 
@@ -102,7 +102,7 @@ def test_a_topic_comes_to_be_when_it_is_first_written_to(client: Client) -> None
 
 def test_a_reader_at_the_end_is_given_what_comes(client: Client, clients: Callable[[str], Client]) -> None:
     topic, writer = f"{client.name}-awaited", clients("librdkafka" if client.name != "librdkafka" else "franz-go")
-    client.ask("create_topic", topic=topic, partitions=2, config=cases.CONFIG)
+    client.ask("create_topic", topic=topic, partitions=2, config={})
     record = cases.Written(1, b"k", b"v", (), cases.START_MS)
     with ThreadPoolExecutor() as threads:
         reading = threads.submit(client.ask, "consume", topic=topic, starts=[[1, 0, 1]])

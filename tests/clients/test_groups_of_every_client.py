@@ -20,7 +20,7 @@ LACKS_DELETE_GROUP = {"aiokafka"}
 
 def filled(client: Client, topic: str, count: int) -> Read:
     """A topic with so many records, as they are to be read."""
-    client.ask("create_topic", topic=topic, partitions=cases.PARTITIONS, config=cases.CONFIG)
+    client.ask("create_topic", topic=topic, partitions=cases.PARTITIONS, config={})
     written = [cases.Written(n % cases.PARTITIONS, b"%d" % n, b"value", (), cases.START_MS + n) for n in range(count)]
     records = [record.as_values() for record in written]
     offsets = client.ask("produce", topic=topic, codec="none", idempotent=True, records=records)
@@ -74,7 +74,7 @@ def test_a_group_is_listed_described_and_deleted(client: Client) -> None:
 def transactions(clients: Clients) -> dict[str, Read]:
     """What each client has written into one topic: a transaction that it committed, one that it aborted, one more."""
     topic, expected = "transactions", dict[str, Read]()
-    clients("java").ask("create_topic", topic=topic, partitions=cases.PARTITIONS, config=cases.CONFIG)
+    clients("java").ask("create_topic", topic=topic, partitions=cases.PARTITIONS, config={})
     for name in COMMANDS:
         expected[name] = []
         for run, commit in enumerate((True, False, True)):

@@ -157,7 +157,7 @@ def test_producers_are_described(tools: Tools, clients: Clients) -> None:
 
 
 def fill(clients: Clients, topic: str, count: int) -> None:
-    clients("librdkafka").ask("create_topic", topic=topic, partitions=2, config=cases.CONFIG)
+    clients("librdkafka").ask("create_topic", topic=topic, partitions=2, config={})
     records = [cases.Written(n % 2, b"k", b"v", (), cases.START_MS + n).as_values() for n in range(count)]
     clients("librdkafka").ask("produce", topic=topic, codec="none", idempotent=True, records=records)
 

@@ -25,6 +25,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     """With an open transaction, and with one from before brokers verified partitions."""
     settings = {
         "broker.id": 5,
+        "log.retention.ms": -1,
         "transaction.state.log.num.partitions": 3,
         "transaction.state.log.replication.factor": 1,
         "transaction.state.log.min.isr": 1,
