@@ -121,6 +121,9 @@ class MemorySocket:
     def set_buffers(self, send_bytes: int, receive_bytes: int, /) -> None:
         """Memory has no such buffers."""
 
+    def shutdown(self, how: int, /) -> None:
+        self._sent.close()
+
     def close(self) -> None:
         self.on_readable(None)
         self.on_writable(None)

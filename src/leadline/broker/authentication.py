@@ -7,7 +7,8 @@ Until then `Connection.serve` is one of the logins below; afterwards it is that 
     SASL_*           the peer logs in: see `security/sasl_authenticator.py`
 
     no request is served before the peer is known; what was received after a login that failed is never looked at
-    a login that fails is closed after connection.failed.authentication.delay.ms, and reads nothing meanwhile
+    a login that fails is answered after connection.failed.authentication.delay.ms, and closed a moment later; nothing is
+    read meanwhile, and what is sent afterwards does not keep the peer from reading the answer: see `closing_sockets`
     a login has `LOGIN_SECONDS`; of more than `MAX_LOGINS` at a time, the oldest gives way
 """
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 LOGIN_SECONDS = 30.0
 MAX_LOGINS = 1000
+ANSWER_SECONDS = 0.1  # from the answer to a login that failed to the end: some clients forget the one over the other
 
 Served = Reply | PendingReply | Awaitable[Reply | None] | None
 
@@ -105,6 +107,7 @@ class SaslLogin:
             await asyncio.sleep(self._security.failure_delay_s)
         if failure.response:
             self._connection.send_last(failure.response)
+            await asyncio.sleep(ANSWER_SECONDS)
         raise CloseConnection(f"its login failed: {failure.reason}")
 
     def _monotonic_ms(self) -> int:

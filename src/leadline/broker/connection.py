@@ -122,7 +122,8 @@ class Connection:
             self._sender.put(reply)
             self._flush()
 
-    def close(self, why: str, *, quiet: bool = False) -> None:
+    def close(self, why: str, *, quiet: bool = False, lingers: bool = False) -> None:
+        """`lingers`: the peer can read what it was sent, although it still sends: see `closing_sockets`."""
         if self.receive_state is _CLOSED:
             return
         self._enter(_CLOSED)
@@ -135,7 +136,10 @@ class Connection:
         self._memory.stop_waiting(self._fed)
         self._reader.close()
         self._sender.close()
-        self.sock.close()
+        if lingers:
+            self.net.lingering.add(self.sock)
+        else:
+            self.sock.close()
         self.serve = self.net.serve  # its login would keep it in memory until the next garbage collection
         self.net.closed(self)
 
@@ -171,9 +175,9 @@ class Connection:
         """Receiving or serving failed. Requests that came before still get their replies, as far as they fit."""
         if isinstance(error, CloseConnection):
             self._flush()
-            self.close(str(error))
+            self.close(str(error), lingers=True)
         elif not isinstance(error, BlockingIOError | InterruptedError):
-            self.close(f"it broke: {error}", quiet=True)
+            self.close(f"it broke: {error}", quiet=True, lingers=True)
 
     def _read_partial(self) -> None:
         """Receive what has arrived of a partial frame, and serve it when it is whole."""
@@ -286,7 +290,7 @@ class Connection:
 
     def _answer_failed(self, error: BaseException) -> None:
         if isinstance(error, CloseConnection):
-            self.close(str(error))
+            self.close(str(error), lingers=True)
         elif (lacking := shortage(error)) is not None:
             self.close(f"its request could not be served: {lacking}")
         else:

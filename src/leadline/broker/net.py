@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from leadline.broker.acceptor import Acceptor
 from leadline.broker.authentication import Logins
+from leadline.broker.closing_sockets import MAX_REFUSED, ClosingSockets, LingeringSockets
 from leadline.broker.connection import Connection, ServeFrame
 from leadline.broker.connection_quotas import ConnectionLimits, ConnectionQuotas
 from leadline.broker.frame_memory import FrameMemory
@@ -24,8 +25,6 @@ from leadline.security.hosts import host_address
 log = logging.getLogger(__name__)
 
 LATE_LOGINS_SECONDS = 5.0  # between two looks for logins that take too long, and for idle connections, at most
-
-MAX_REFUSED = 1000  # connections that wait to be closed; of more, the first one is closed at once
 
 
 class Net:
@@ -51,7 +50,8 @@ class Net:
         self.readahead = Readahead()
         self._quotas = ConnectionQuotas(limits)
         self._acceptor = Acceptor(network or TcpNetwork(), self._quotas, self.rates, now, self._accepted)
-        self._refused: dict[Socket, asyncio.TimerHandle] = {}  # connections that came too fast, the first one first
+        self._refused = ClosingSockets(MAX_REFUSED)  # connections that came too fast
+        self.lingering = LingeringSockets(self.memory.scratch)  # connections whose peers still read why they ended
         self._idle_timer: asyncio.TimerHandle | None = None
 
     def listen(self, name: str, host: str, port: int) -> tuple[str, int]:
@@ -88,7 +88,7 @@ class Net:
 
     def _accepted(self, sock: Socket, host: str, port: int, listener: str) -> None:
         if delay_ms := self.rates.address_delay_ms(listener, host_address(host), int(self.now() * 1000)):
-            self._refuse_later(sock, delay_ms)
+            self._refused.add(sock, delay_ms / 1000)  # nothing is read from it meanwhile, as in Kafka
             return
         if not self._quotas.admits(host):
             limit = self._quotas.limit_of(host)
@@ -105,16 +105,6 @@ class Net:
             connection.start()
         except OSError as error:  # the loop cannot watch it
             connection.close(f"it cannot be served: {error}")
-
-    def _refuse_later(self, sock: Socket, delay_ms: int) -> None:
-        """Its address connects too often: nothing is read from it, and it is closed in the end, as in Kafka."""
-        if len(self._refused) >= MAX_REFUSED:
-            self._refuse(next(iter(self._refused)))
-        self._refused[sock] = asyncio.get_running_loop().call_later(delay_ms / 1000, self._refuse, sock)
-
-    def _refuse(self, sock: Socket) -> None:
-        self._refused.pop(sock).cancel()
-        sock.close()
 
     def logged_in(self, connection: Connection) -> None:
         self.logins.ended(connection)
@@ -149,8 +139,7 @@ class Net:
     async def close(self, grace_seconds: float = 2.0) -> None:
         """No new connections. Requests under way may finish for a moment; then all connections are closed."""
         self.stop_listening()
-        for sock in list(self._refused):
-            self._refuse(sock)
+        self._refused.close_all()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         answers = [answer for connection in self.connections for answer in connection.answers]
@@ -158,4 +147,5 @@ class Net:
             await asyncio.wait(answers, timeout=grace_seconds)
         for connection in list(self.connections):
             connection.close("the broker stops", quiet=True)
+        self.lingering.close_all()
         self.readahead.close()

@@ -5,6 +5,7 @@ order before anything else. The part that the socket did not take waits here: ne
 
     handshake  -> open          both sides have the keys: `recv_into` returns the peer's first bytes
     open       -> closed        the peer said goodbye, broke the protocol, or the socket failed
+    any        -> shut down     we said goodbye or why we refuse: what still arrives is not decrypted
     a step of a handshake takes half a millisecond: each waits for its turn, and an iteration of the loop has one
     a renegotiation is refused: see `security/tls.py`
 """
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from leadline.model import Buffer
-from leadline.runtime.network import Socket
+from leadline.runtime.network import SHUT_WR, Socket
 from leadline.runtime.step_scheduler import StepScheduler
 
 SLICE_BYTES = 256 * 1024  # encrypted at once: large enough that calls cost little, small enough for one loop iteration
@@ -48,7 +49,8 @@ class TlsSocket:
         self._sock, self._buffers, self._handshakes, self._read_file = sock, buffers, handshakes, read_file
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        self.is_open = False  # the handshake is over
+        self.is_open = False  # the handshake is over, and the end was not sent
+        self._is_shut_down = False
         self._has_turn = self._awaits_turn = False  # for a step of its handshake
         self.on_open: Callable[[], None] = _nothing  # called then, before the peer's first bytes are returned
         self._unsent = memoryview(b"")  # encrypted, and not taken by the socket yet
@@ -65,8 +67,11 @@ class TlsSocket:
     # Receiving
 
     def recv_into(self, buffer: bytearray | memoryview, /) -> int:
-        if not self.is_open and not self._handshake():
-            return 0
+        if not self.is_open:
+            if self._is_shut_down:
+                return self._sock.recv_into(buffer)  # nobody looks at it
+            if not self._handshake():
+                return 0
         view, count = memoryview(buffer), 0
         self._has_more = False
         try:
@@ -230,9 +235,23 @@ class TlsSocket:
     def set_buffers(self, send_bytes: int, receive_bytes: int, /) -> None:
         self._sock.set_buffers(send_bytes, receive_bytes)
 
+    def shutdown(self, how: int, /) -> None:
+        assert how == SHUT_WR
+        self._say_goodbye()
+        self.is_open, self._is_shut_down = False, True
+        self._has_more = self._awaits_turn = False
+        self._unsent = memoryview(b"")
+        self._sock.shutdown(how)
+
     def close(self) -> None:
-        """Say goodbye if there is room for it, so that the peer knows that nothing is missing."""
-        self._reader = self._writer = None
+        self._reader = None
+        if not self._is_shut_down:
+            self._say_goodbye()
+        self._sock.close()
+
+    def _say_goodbye(self) -> None:
+        """If there is room for it, so that the peer knows that nothing is missing."""
+        self._writer = None
         self.on_open = _nothing
         self._sock.on_writable(None)
         with suppress(ssl.SSLError, ValueError):  # it would wait for the peer's goodbye, which nobody needs
@@ -240,7 +259,6 @@ class TlsSocket:
         with suppress(OSError):  # no room, or the peer is gone
             if self._outgoing.pending or self._unsent:
                 self._sock.send(bytes(self._unsent) + self._outgoing.read())
-        self._sock.close()
 
 
 def _nothing() -> None:

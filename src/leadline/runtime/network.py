@@ -25,6 +25,7 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 UNPACED = b"reno"  # congestion control between processes of one machine: no pacing, and every Linux has it
 MSG_MORE = socket.MSG_MORE  # a flag of `send` and `sendmsg`: more bytes follow at once
+SHUT_WR = socket.SHUT_WR  # of `shutdown`
 
 _NO_LINGER = struct.pack("ii", 1, 0)
 
@@ -49,6 +50,9 @@ class Socket(Protocol):
 
     def set_buffers(self, send_bytes: int, receive_bytes: int, /) -> None:
         """Set the sizes of the socket's buffers; the system chooses a size that is not positive."""
+
+    def shutdown(self, how: int, /) -> None:
+        """With `SHUT_WR`: send nothing more. The peer reads the end after what was sent."""
 
     def close(self) -> None: ...
 

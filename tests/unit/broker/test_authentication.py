@@ -6,6 +6,7 @@ import logging
 import socket
 import ssl
 import struct
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -14,7 +15,7 @@ from weakref import ref
 
 import pytest
 
-from leadline.broker import authentication
+from leadline.broker import authentication, closing_sockets
 from leadline.broker.authentication import ListenerSecurity, Logins
 from leadline.broker.connection import Connection
 from leadline.broker.connection_quotas import ConnectionLimits
@@ -185,6 +186,88 @@ def test_a_login_that_fails_is_answered_after_the_delay_and_closed(caplog: pytes
     run(test)
     assert "rabbit" not in caplog.text
     assert "wonderland" not in caplog.text
+
+
+async def refusal_of(net: Net, peer: Client) -> SaslAuthenticateResponse:
+    """A peer that writes on, before and after its login is refused, and reads then."""
+    sock = peer.writer.get_extra_info("socket")
+    peer.request(SaslHandshakeRequest(mechanism=PLAIN), 1)
+    assert await peer.receive() is not None
+    peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    peer.request(SaslAuthenticateRequest(auth_bytes=b"\0alice\0rabbit"), 2)
+    peer.send(b"sent with it" * 1000)
+    await eventually(lambda: not net.connections)
+    peer.send(b"sent later")
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+    peer.writer.transport.resume_reading()  # type: ignore[attr-defined]
+    frame = await peer.receive()
+    assert frame is not None
+    assert await asyncio.wait_for(peer.reader.read(), SECONDS) == b"", "the end, not a reset"
+    return parse_response(SaslAuthenticateResponse, frame, 2)[1]
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_peer_that_writes_on_reads_why_its_login_failed(tls: bool, tmp_path: Path) -> None:
+    async def test() -> None:
+        security = sasl(failure_delay_s=0.01)
+        if tls:
+            security.protocol, security.tls = SecurityProtocol.SASL_SSL, server_context(tmp_path)
+        async with server(security, client_context(tmp_path) if tls else None) as (net, client):
+            peer = await client()
+            response = await refusal_of(net, peer)
+            assert response.error_message == "Authentication failed: Invalid username or password"
+            peer.writer.close()
+            await eventually(lambda: not net.lingering)
+
+    run(test)
+
+
+def test_a_peer_that_writes_on_reads_the_alert_of_its_handshake(tmp_path: Path) -> None:
+    """In TLS 1.3 a client is done with the handshake before the broker has looked at its certificate."""
+
+    def talk(port: int, is_refused: threading.Event) -> None:
+        sock = socket.create_connection(("127.0.0.1", port), SECONDS)
+        with client_context(tmp_path).wrap_socket(sock, server_hostname="localhost") as peer:
+            peer.send(b"a request" * 100)
+            assert is_refused.wait(SECONDS)
+            peer.send(b"another")
+            peer.send(b"and another")
+            with pytest.raises(ssl.SSLError, match=r"(?i)certificate.required"):
+                peer.recv(1)
+
+    async def test() -> None:
+        tls, is_refused = server_context(tmp_path, verify=ssl.CERT_REQUIRED), threading.Event()
+        async with server(ListenerSecurity(protocol=SecurityProtocol.SSL, tls=tls)) as (net, client):
+            port = (await client()).writer.get_extra_info("peername")[1]
+            talking = asyncio.create_task(asyncio.to_thread(talk, port, is_refused))
+            try:
+                await eventually(lambda: len(net.lingering) == 1)
+            finally:
+                is_refused.set()
+                await talking
+
+    run(test)
+
+
+def test_lingering_connections_are_bounded_in_number_time_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with server(sasl(failure_delay_s=0.0)) as (net, client):
+            peers = [await client() for _ in range(4)]
+            for number, peer in enumerate(peers):
+                peer.send(b"no request")
+                await eventually(lambda number=number: len(net.connections) == 3 - number)  # type: ignore[misc]
+            assert len(net.lingering) == 3
+            monkeypatch.setattr(closing_sockets, "LINGER_SECONDS", 0.0)
+            other = await client()
+            other.send(b"no request")
+            await eventually(lambda: not net.connections)
+            await eventually(lambda: len(net.lingering) == 2)
+            peers[-1].writer.write(bytes(closing_sockets.LINGER_BYTES))
+            await eventually(lambda: len(net.lingering) == 1)
+
+    monkeypatch.setattr(closing_sockets, "MAX_LINGERING", 3)
+    monkeypatch.setattr(closing_sockets, "LINGER_SECONDS", 3600.0)
+    run(test)
 
 
 def test_a_peer_that_leaves_before_its_refusal_is_sent_causes_no_error(caplog: pytest.LogCaptureFixture) -> None:
