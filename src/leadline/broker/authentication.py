@@ -7,8 +7,8 @@ Until then `Connection.serve` is one of the logins below; afterwards it is that 
     SASL_*           the peer logs in: see `security/sasl_authenticator.py`
 
     no request is served before the peer is known; what was received after a login that failed is never looked at
-    a login that fails is answered after connection.failed.authentication.delay.ms, and closed a moment later; nothing is
-    read meanwhile, and what is sent afterwards does not keep the peer from reading the answer: see `closing_sockets`
+    a login that fails is answered after connection.failed.authentication.delay.ms, and closed a moment later
+    nothing is read meanwhile; a peer that still sends can read the answer: see `closing_sockets`
     a login has `LOGIN_SECONDS`; of more than `MAX_LOGINS` at a time, the oldest gives way
 """
 
