@@ -2,6 +2,10 @@
 
 The files of logs are opened on demand, and only so many of them stay open. The number of segments is therefore not
 bound by `ulimit -n`, and connections find descriptors, too.
+
+    a file with unflushed data is closed only once the disk has that data. Linux reports the failure of a later write to
+    nobody if no descriptor is open, and a flush through a new descriptor would succeed
+    a write that failed fails every later flush of the file
 """
 
 import contextlib
@@ -9,7 +13,8 @@ import errno
 import logging
 import mmap
 import os
-from collections import OrderedDict
+import threading
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from weakref import ref
 
@@ -23,6 +28,8 @@ FILE_MODE = 0o644
 MADE_AT_ONCE = 16  # descriptors, when there is none left
 KEPT_FREE = 64  # descriptors that connections may not take, at least
 LEAST_CACHED = 16  # files of logs that stay open, however low the limit is
+CLOSING_SHARE = 8  # of the files that may be open, one in so many may wait for the disk before it is closed
+TO_THE_END = 0  # as the length of a range
 MOST_BYTES = 1 << 26  # of a file that is read at once; a checkpoint of a million partitions is smaller
 
 OF_ONE_FILE = frozenset(
@@ -49,15 +56,20 @@ class OpenFile:
     needs no variable for it while another thread may close idle files.
     """
 
-    __slots__ = ("_files", "ahead_to", "fd", "path")
+    __slots__ = ("_files", "ahead_to", "failure", "fd", "is_dirty", "is_dismissed", "path")
 
     def __init__(self, files: Files, path: str, *, create: bool = False) -> None:
         self._files, self.path, self.fd = files, path, -1
+        self.is_dirty = False  # written to since the last flush began
+        self.is_dismissed = False  # its owner opens another one when it needs the file again
+        self.failure: OSError | None = None  # of a write to the disk: what was written may be lost
         self.ahead_to = 0  # the disk was asked to read ahead up to here, for a sequential reader
         self.fd = files.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), FILE_MODE)
 
     def __del__(self) -> None:
         if self.fd >= 0:
+            if self.is_dirty and self.is_dismissed:  # written to at the moment of its dismissal
+                self.write_to_disk()
             with contextlib.suppress(OSError):
                 self._files.close(self.fd)
             self.fd = -1
@@ -75,15 +87,24 @@ class OpenFile:
 
     def write(self, data: Buffer, position: int) -> None:
         """All of the data."""
+        self.is_dirty = True
         written = self._files.pwrite(self.fd, data, position)
         if written != len(data):
             write_all(self._files, self.fd, memoryview(data)[written:], position + written)
 
     def truncate(self, size: int) -> None:
+        self.is_dirty = True
         self._files.ftruncate(self.fd, size)
 
     def sync(self) -> None:
-        self._files.fsync(self.fd)
+        if self.failure is not None:
+            raise self.failure
+        self.is_dirty = False  # first: what is written from now on may be too late
+        try:
+            self._files.fsync(self.fd)
+        except OSError as error:
+            self.failure = error
+            raise
 
     def is_cached(self, position: int, length: int) -> bool:
         """Whether a range can be read without waiting for the disk."""
@@ -98,26 +119,46 @@ class OpenFile:
         self._files.request_readahead(self.fd, position, length)
 
     def write_back(self, position: int, length: int) -> bool:
-        """Write a range back to the disk, and wait for that. False where the system cannot."""
-        return self._files.write_back(self.fd, position, length)
+        """Write a range back to the disk, and wait for that. False where the system cannot.
+
+        The kernel reports a failure once for each descriptor. The file keeps it for the next flush.
+        """
+        try:
+            return self._files.write_back(self.fd, position, length)
+        except OSError as error:
+            text = f"writing {self.path} back failed, and what was written may be lost: {error.strerror}"
+            self.failure = OSError(errno.EIO, text)
+            return True
+
+    def write_to_disk(self) -> None:
+        """All data leaves the page cache, though not the cache of the disk: a flush has still to follow. Blocks."""
+        while self.is_dirty and self.failure is None:
+            self.is_dirty = False
+            if not self.write_back(0, TO_THE_END):
+                with contextlib.suppress(OSError):  # the file keeps it
+                    self.sync()
 
 
 class OpenFileCache:
     """The files that stay open because they may be used again, at most `capacity` of them.
 
     To open one more, one that was not used for a while is closed (second chance, in the order of opening). Closing
-    drops the reference, from any thread: code that works with the file holds another one.
+    drops the reference, from any thread: code that works with the file holds another one. A file with unflushed data is
+    written to the disk first, in a thread. When too many wait for that, whoever opens a file waits for the disk.
     """
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self._opened: OrderedDict[ref[CachedFile], None] = OrderedDict()
+        self._closing: deque[tuple[CachedFile, OpenFile]] = deque()
+        self._closing_count = 0  # with the one that the thread has taken
+        self._guard = threading.Lock()  # of the two above
 
     def __len__(self) -> int:
         return len(self._opened)
 
     def add(self, file: "CachedFile") -> None:
-        while len(self._opened) >= self.capacity:
+        while self._opened and len(self._opened) + self._closing_count >= self.capacity:
             self._close_one()
         self._opened[ref(file, self._forget)] = None
 
@@ -134,8 +175,34 @@ class OpenFileCache:
             if file is not None and file.used:
                 file.used = False
                 self._opened[key] = None
-            elif file is not None:
-                file.dismiss()
+            elif file is not None and (opened := file.dismiss()) is not None and opened.is_dirty:
+                self._close_when_written(file, opened)
+
+    def _close_when_written(self, file: "CachedFile", opened: OpenFile) -> None:
+        with self._guard:
+            waits = self._closing_count < max(self.capacity // CLOSING_SHARE, 1)
+            begins = waits and self._closing_count == 0
+            if waits:
+                self._closing.append((file, opened))
+                self._closing_count += 1
+        if not waits:
+            file.write_to_disk(opened)
+        elif begins:
+            try:
+                threading.Thread(target=self._close_written, name="closing-files", daemon=True).start()
+            except RuntimeError:  # no thread can be started
+                self._close_written()
+
+    def _close_written(self) -> None:
+        """In the thread, which ends when nothing is left to do."""
+        while True:
+            file, opened = self._closing.popleft()
+            file.write_to_disk(opened)
+            del file, opened  # closes it
+            with self._guard:
+                self._closing_count -= 1
+                if self._closing_count == 0:
+                    return
 
     def make_room(self) -> bool:
         """The process has no descriptor left: close some files, used or not. False if there is none to close."""
@@ -143,21 +210,22 @@ class OpenFileCache:
         for _ in range(min(count, MADE_AT_ONCE)):
             with contextlib.suppress(KeyError):
                 key, _ = self._opened.popitem(last=False)
-                if (file := key()) is not None:
-                    file.dismiss()
+                if (file := key()) is not None and (opened := file.dismiss()) is not None:
+                    file.write_to_disk(opened)
         return count > 0
 
 
 class CachedFile:
     """A file of a log by its path: it is opened when it is used, and may be closed when it is idle."""
 
-    __slots__ = ("__weakref__", "_cache", "_create", "_file", "_files", "path", "used")
+    __slots__ = ("__weakref__", "_cache", "_create", "_file", "_files", "failure", "path", "used")
 
     def __init__(self, files: Files, path: str, *, create: bool = False, cache: OpenFileCache | None = None) -> None:
         self._files, self.path, self._create = files, path, create
         self._cache = CACHE if cache is None else cache
         self._file: OpenFile | None = None
         self.used = False  # since the cache last checked
+        self.failure: OSError | None = None  # of a write to the disk while it was closed
 
     def open(self) -> OpenFile:
         file = self._file
@@ -165,18 +233,37 @@ class CachedFile:
             self.used = True
             return file
         file = self._file = OpenFile(self._files, self.path, create=self._create)
+        if self.failure is not None:
+            raise self.failure
         self.used = False
         self._cache.add(self)
         return file
 
-    def dismiss(self) -> None:
-        """The cache drops its reference."""
-        self._file = None
+    def dismiss(self) -> OpenFile | None:
+        """The cache drops its reference. Returns what was open."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.is_dismissed = True
+        return file
+
+    def write_to_disk(self, dismissed: OpenFile) -> None:
+        """What was written through a descriptor that is about to be closed. Blocks."""
+        dismissed.write_to_disk()
+        if dismissed.failure is not None:
+            self.failure = dismissed.failure
+            if (file := self._file) is not None:  # it was opened again meanwhile
+                file.failure = dismissed.failure
 
     def close(self) -> None:
-        if self._file is not None:
+        """If it has unflushed data, it stays open, and the cache closes it when it needs the room."""
+        if self._file is not None and not self._file.is_dirty:
             self._file = None
             self._cache.remove(self)
+
+    def discard(self) -> None:
+        """The file is about to be deleted: nobody needs its data."""
+        self._file = None
+        self._cache.remove(self)
 
     def created(self) -> None:
         """The file exists from now on: if it is missing later, that is an error."""

@@ -186,18 +186,29 @@ class Index:
         self._forget()
 
     def trim(self) -> None:
-        """Truncate the space that another broker reserved after the last entry, and close the descriptor."""
+        """Truncate the space that another broker reserved after the last entry, and write what waits."""
         if self._count >= 0:
             self.open().truncate(self.size)
             self._is_flushed = False
         self.release()
 
+    def close(self) -> None:
+        """As `trim`, but a file that is complete already does not change."""
+        if self._count >= 0 and self.open().size != self.size:
+            self.trim()
+        self.release()
+
     def release(self) -> None:
-        """Close the descriptor. Entries that were not written are forgotten."""
+        """Close the file, unless it has unflushed data. Entries that were not written are forgotten."""
         if self._unwritten:
             self._count, self._unwritten = -1, bytearray()
         self._file.close()
         self._forget()
+
+    def discard(self) -> None:
+        """The file is about to be deleted."""
+        self._unwritten = bytearray()
+        self._file.discard()
 
     def not_flushed(self) -> None:
         """The flush that took the file could not begin."""

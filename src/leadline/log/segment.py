@@ -158,8 +158,8 @@ class Segment:
         """For a clean stop. A later read opens the files again."""
         if self._newest is not None:
             self._finish_time_index()
-        self.offset_index.trim()
-        self.time_index.trim()
+        self.offset_index.close()
+        self.time_index.close()
         self.txn_index.trim()
         if (file := self.file).size != self.size:
             file.truncate(self.size)
@@ -173,11 +173,18 @@ class Segment:
         self.txn_index.entries()
 
     def release(self) -> None:
-        """Close its files. Readers go on with theirs; the next use opens them again."""
+        """Close its files, except those with unflushed data. Readers go on; the next use opens them again."""
         self._log.close()
         self.offset_index.release()
         self.time_index.release()
         self.txn_index.release()
+
+    def discard(self) -> None:
+        """It is about to be deleted. Readers go on with their files."""
+        self._log.discard()
+        self.offset_index.discard()
+        self.time_index.discard()
+        self.txn_index.discard()
 
     def create_indexes(self) -> None:
         """The first append creates them; the active segment of a log that is opened has them at once, as in Kafka."""

@@ -68,7 +68,7 @@ def _remove_later(local: LocalLog, segments: Sequence[Segment], snapshots: Seque
         local.run_in_background("removing segments of", partial(remove_files, local.context.files, paths))
 
     for segment in segments:
-        segment.release()
+        segment.discard()
     local.context.background.later(local.config.file_delete_delay_ms, remove)
 
 

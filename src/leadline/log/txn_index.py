@@ -140,5 +140,9 @@ class TxnIndex:
         """Close the descriptor."""
         self._file.close()
 
+    def discard(self) -> None:
+        """The file is about to be deleted."""
+        self._file.discard()
+
     def file_to_flush(self) -> OpenFile | None:
         return self._write() if self.entries() else None

@@ -3,6 +3,7 @@
 The functions of the real files (see `OsFiles`). Elsewhere than on Linux some of them do nothing.
 """
 
+import errno
 import os
 from collections.abc import Callable
 from functools import cache, partial
@@ -11,6 +12,7 @@ from typing import NamedTuple
 VMSTAT = "/proc/vmstat"
 PROBE_BYTES = 512 * 1024  # distance between two probes
 SYNC_FILE_RANGE_WRITE_AND_WAIT = 7  # waits for current writeback, and for the new one
+NOT_SUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})  # by this system, or for this file
 
 _PROBE = [bytearray(1)]  # the byte that is read is of no interest
 
@@ -72,11 +74,21 @@ def dirty_pages(path: str = VMSTAT, /) -> DirtyPages | None:
 
 
 def write_back(fd: int, position: int, length: int, /) -> bool:
-    """Write the dirty pages of a range back, and wait for that. False where the system does not have the call."""
+    """Write the dirty pages of a range back, and wait for that. A length of 0 reaches to the end of the file.
+
+    False where the system does not have the call. An error is one of the disk: a later fsync of this descriptor does
+    not report it again.
+    """
     call = _sync_file_range()
     if call is None:
         return False
-    call(fd, position, length, SYNC_FILE_RANGE_WRITE_AND_WAIT)
+    if call(fd, position, length, SYNC_FILE_RANGE_WRITE_AND_WAIT) != 0:
+        import ctypes
+
+        code = ctypes.get_errno()
+        if code in NOT_SUPPORTED:
+            return False
+        raise OSError(code, os.strerror(code))
     return True
 
 
@@ -85,7 +97,7 @@ def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
     import ctypes  # here: most brokers never need it
 
     try:
-        call = ctypes.CDLL(None).sync_file_range
+        call = ctypes.CDLL(None, use_errno=True).sync_file_range
     except (OSError, AttributeError):
         return None
     call.argtypes = (ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong, ctypes.c_uint)

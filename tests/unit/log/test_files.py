@@ -11,6 +11,8 @@ from leadline.log.files import CachedFile, OpenFileCache, cache_capacity
 from leadline.log.log import Isolation
 from leadline.runtime.ports import OsFiles, shortage
 from tests.support.logs import LogBench, batch, bytes_of, offsets_in, whole_log
+from tests.support.memory_files import MemoryFiles
+from tests.support.waiting import until
 
 FILES = OsFiles()
 
@@ -178,3 +180,138 @@ def test_index_entries_wait_for_a_file_that_is_closed(tmp_path: Path, small_cach
     entries = (tmp_path / "orders-0" / "00000000000000000000.index").stat().st_size // 8
     assert entries == 19
     assert bench.open().segments.active.offset_index.lookup(19) > 0
+
+
+# Files with unflushed data
+
+
+class WritebackDisk(MemoryFiles):
+    """Notes what is written back and closed; `fails`: writing back does, once for each descriptor, as on Linux."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: list[tuple[str, int]] = []
+        self.fails = False
+
+    def write_back(self, fd: int, position: int, length: int, /) -> bool:
+        self.done.append(("write_back", fd))
+        if self.fails:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return True
+
+    def fsync(self, fd: int, /) -> None:
+        self.done.append(("fsync", fd))
+
+    def close(self, fd: int, /) -> None:
+        super().close(fd)
+        self.done.append(("close", fd))
+
+    def has_closed(self, fd: int) -> bool:
+        return ("close", fd) in self.done
+
+
+def written_file(disk: WritebackDisk, cache: OpenFileCache, name: str = "/written") -> tuple[CachedFile, int]:
+    file = CachedFile(disk, name, create=True, cache=cache)
+    file.open().write(b"data", 0)
+    return file, file.open().fd
+
+
+def push_out(disk: WritebackDisk, cache: OpenFileCache) -> list[CachedFile]:
+    """Open so many others that everything else has to go. They do not fit, either."""
+    others = [CachedFile(disk, f"/other-{n}", create=True, cache=cache) for n in range(2 * cache.capacity)]
+    for other in others:
+        other.open()
+    return others
+
+
+def test_a_file_with_unflushed_data_is_written_to_the_disk_before_it_is_closed() -> None:
+    disk, cache = WritebackDisk(), OpenFileCache(2)
+    _file, fd = written_file(disk, cache)
+    push_out(disk, cache)
+    until(lambda: disk.has_closed(fd))
+    assert [what for what, number in disk.done if number == fd] == ["write_back", "close"]
+
+
+def test_a_flushed_file_is_closed_at_once() -> None:
+    disk, cache = WritebackDisk(), OpenFileCache(2)
+    file, fd = written_file(disk, cache)
+    file.open().sync()
+    push_out(disk, cache)
+    assert [what for what, number in disk.done if number == fd] == ["fsync", "close"]
+
+
+def test_what_failed_to_reach_the_disk_while_its_file_was_closed_fails_the_next_use() -> None:
+    disk, cache = WritebackDisk(), OpenFileCache(2)
+    file, fd = written_file(disk, cache)
+    disk.fails = True
+    push_out(disk, cache)
+    until(lambda: disk.has_closed(fd))
+    with pytest.raises(OSError, match="what was written may be lost"):
+        file.open()
+
+
+def test_it_also_fails_the_flush_through_a_descriptor_that_was_opened_meanwhile() -> None:
+    disk, cache = WritebackDisk(), OpenFileCache(2)
+    file, _ = written_file(disk, cache)
+    dismissed = file.dismiss()
+    assert dismissed is not None
+    again = file.open()
+    disk.fails = True
+    file.write_to_disk(dismissed)
+    with pytest.raises(OSError, match="what was written may be lost"):
+        again.sync()
+
+
+def test_a_failure_of_early_writeback_fails_the_next_flush() -> None:
+    """The kernel has reported it to this descriptor, so fsync would succeed."""
+    disk, cache = WritebackDisk(), OpenFileCache(2)
+    file, fd = written_file(disk, cache)
+    disk.fails = True
+    assert file.open().write_back(0, 4)
+    with pytest.raises(OSError, match="what was written may be lost"):
+        file.open().sync()
+    assert ("fsync", fd) not in disk.done
+
+
+def test_where_pages_cannot_be_written_back_the_file_is_flushed() -> None:
+    class NoCall(WritebackDisk):
+        def write_back(self, fd: int, position: int, length: int, /) -> bool:
+            return False
+
+    disk, cache = NoCall(), OpenFileCache(2)
+    _file, fd = written_file(disk, cache)
+    push_out(disk, cache)
+    until(lambda: disk.has_closed(fd))
+    assert [what for what, number in disk.done if number == fd] == ["fsync", "close"]
+
+
+def test_what_is_closed_for_want_of_descriptors_is_written_to_the_disk_first() -> None:
+    disk, cache = WritebackDisk(), OpenFileCache(9)
+    _file, fd = written_file(disk, cache)
+    assert cache.make_room()
+    assert [what for what, number in disk.done if number == fd] == ["write_back", "close"]
+
+
+def test_a_released_file_stays_open_until_its_data_is_flushed() -> None:
+    disk, cache = WritebackDisk(), OpenFileCache(2)
+    file, fd = written_file(disk, cache)
+    file.close()
+    assert not disk.has_closed(fd)
+    file.open().sync()
+    file.close()
+    assert disk.has_closed(fd)
+
+
+def test_a_file_that_is_about_to_be_deleted_is_closed_with_its_data() -> None:
+    disk, cache = WritebackDisk(), OpenFileCache(2)
+    file, fd = written_file(disk, cache)
+    file.discard()
+    assert ([what for what, number in disk.done if number == fd], len(cache)) == (["close"], 0)
+
+
+def test_files_that_wait_for_the_disk_count_as_open() -> None:
+    disk, cache = WritebackDisk(), OpenFileCache(8)
+    written = [written_file(disk, cache, f"/{n}") for n in range(40)]
+    assert len(disk._open) <= 8
+    until(lambda: sum(disk.has_closed(fd) for _, fd in written) >= 32)
+    assert len(disk._open) <= 8
