@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from leadline.broker.tls_socket import SLICE_BYTES, TlsBuffers, TlsFailed, TlsSocket
-from leadline.runtime.network import TcpSocket
+from leadline.broker.tls_socket import FIRST_BYTES, MORE_BYTES, SLICE_BYTES, TlsBuffers, TlsFailed, TlsSocket
+from leadline.runtime.network import MSG_MORE, TcpSocket
 from leadline.runtime.ports import OsFiles
 from leadline.runtime.step_scheduler import StepScheduler
 from tests.support.certificates import client_context, server_context
@@ -146,6 +146,55 @@ def test_small_pieces_leave_together(tmp_path: Path) -> None:
     async def server(tls: TlsSocket) -> None:
         await received(tls, 2)
         assert tls.sendmsg([b"one", memoryview(b"two"), bytearray(b"six")], (), 0) == 9
+
+    run(tmp_path, peer, server)
+
+
+def test_a_header_leaves_with_the_records_behind_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first slice is a small one: the peer decrypts it while the next one is encrypted."""
+    records, sizes = random.Random(4).randbytes(FIRST_BYTES + 5000), list[int]()
+    path = tmp_path / "file"
+    path.write_bytes(records)
+    send = TcpSocket.send
+
+    def noting_send(sock: TcpSocket, data: memoryview, flags: int = 0) -> int:
+        sizes.append(len(data))
+        return send(sock, data, flags)
+
+    def peer(tls: ssl.SSLSocket) -> None:
+        tls.sendall(b"go")
+        assert read_exactly(tls, 6 + len(records)) == b"header" + records
+
+    async def server(tls: TlsSocket) -> None:
+        await received(tls, 2)
+        monkeypatch.setattr(TcpSocket, "send", noting_send)
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            assert tls.send(b"header", MSG_MORE) == 6
+            assert sizes == []
+            await sent(tls, lambda at: tls.send_file(fd, at, len(records) - at), len(records))
+        finally:
+            os.close(fd)
+        assert sizes[0] > FIRST_BYTES
+        assert sum(sizes) > len(records)
+
+    run(tmp_path, peer, server)
+    assert len(sizes) >= 2
+
+
+@pytest.mark.parametrize("flags", [0, MSG_MORE])
+def test_what_waits_for_more_is_sent_at_the_end_or_when_it_is_much(flags: int, tmp_path: Path) -> None:
+    def peer(tls: ssl.SSLSocket) -> None:
+        tls.sendall(b"go")
+        assert read_exactly(tls, MORE_BYTES) == bytes(MORE_BYTES)
+        tls.sendall(b"go on")
+        assert read_exactly(tls, 10) == b"end"
+
+    async def server(tls: TlsSocket) -> None:
+        await received(tls, 2)
+        tls.send(bytes(MORE_BYTES), flags)
+        await received(tls, 5)
+        tls.send(b"end", flags)
 
     run(tmp_path, peer, server)
 
