@@ -1,11 +1,11 @@
 """The thread of a log directory without a thread: jobs wait until told to run, so that a seed repeats a run."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 from leadline.errors import LogDirFailed, ResourceExhausted
-from leadline.log.disk_thread import RETRY_MS, GroupCommit
+from leadline.log.disk_thread import RETRY_MS
 from leadline.runtime.ports import Job, shortage
 
 T = TypeVar("T")
@@ -17,7 +17,6 @@ class LazyDisk:
     def __init__(self, directory: str, failed: Callable[[LogDirFailed], None]) -> None:
         self.directory, self._failed = directory, failed
         self._stopped = False
-        self._group = GroupCommit(self)
         self.waiting: deque[tuple[str, Callable[[], None]]] = deque()
         self.postponed: list[Callable[[], None]] = []
 
@@ -40,13 +39,8 @@ class LazyDisk:
             self.waiting.append((doing, work))
 
     def run_in_group(self, doing: str, plan: Callable[[], Job | None]) -> None:
-        self._group.add(doing, plan)
-
-    def run_all(self, jobs: Sequence[Callable[[], Any]]) -> list[Any]:
-        return [job() for job in jobs]
-
-    def call_soon(self, call: Callable[[], None]) -> None:
-        call()
+        if (job := plan()) is not None:
+            self.run(doing, job.run, job.then)
 
     def step(self) -> bool:
         """The next job. False if there is none."""

@@ -1,16 +1,20 @@
 """The thread of a log directory: work that would block the loop runs there, one job after the other.
 
 One thread for each directory keeps the order of the writes: an epoch file before the flush that relies on it, the older
-checkpoint before the newer. The jobs of a group take one place in that order and run in several threads, since the file
-system writes its journal once for all of them.
+checkpoint before the newer. Group commits, the flushes of several logs, run beside each other in further threads, since
+the file system writes its journal once for all of them. They keep the order, too:
+
+    a group commit begins when all jobs before it are done
+    a job begins when all group commits before it are done
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from leadline.errors import LogDirFailed, ResourceExhausted
 from leadline.runtime.ports import Job, shortage
@@ -18,48 +22,8 @@ from leadline.runtime.ports import Job, shortage
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-GROUP_THREADS = 8  # for the jobs of a group
+GROUP_THREADS = 8  # for group commits
 RETRY_MS = 1000  # delay of the next attempt after a resource was short
-
-
-class JobRunner(Protocol):
-    """What a group commit needs of the thread that runs it."""
-
-    def run(self, doing: str, job: Callable[[], T], then: Callable[[T], None]) -> None: ...
-    def run_all(self, jobs: Sequence[Callable[[], Any]]) -> list[Any]: ...
-    def call_soon(self, call: Callable[[], None]) -> None: ...
-
-
-class GroupCommit:
-    """Plans that arrive while a group runs wait, and become the next group together."""
-
-    def __init__(self, runner: JobRunner) -> None:
-        self._runner = runner
-        self._waiting: list[tuple[str, Callable[[], Job | None]]] = []
-        self._is_running = False  # or about to run
-
-    def add(self, doing: str, plan: Callable[[], Job | None]) -> None:
-        self._waiting.append((doing, plan))
-        if not self._is_running:
-            self._is_running = True
-            self._runner.call_soon(self._run)
-
-    def _run(self) -> None:
-        plans, self._waiting = self._waiting, []
-        jobs = [job for _, plan in plans if (job := plan()) is not None]
-        self._is_running = len(jobs) > 0
-        if jobs:
-            doing = plans[0][0] if len(plans) == 1 else f"{plans[0][0]} and {len(plans) - 1} more"
-            runs = [job.run for job in jobs]
-            self._runner.run(doing, partial(self._runner.run_all, runs), partial(self._ended, jobs))
-
-    def _ended(self, jobs: Sequence[Job], results: Sequence[Any]) -> None:
-        self._is_running = False
-        if self._waiting:  # first, so that the disk is busy while the results are handed out
-            self._is_running = True
-            self._run()
-        for job, result in zip(jobs, results, strict=True):
-            self._runner.call_soon(partial(job.then, result))  # one that raises does not stop the others
 
 
 class DiskThread:
@@ -69,49 +33,121 @@ class DiskThread:
         self.directory, self._failed = directory, failed
         self.loop = asyncio.get_running_loop()
         self._stopped = False
-        self._group = GroupCommit(self)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"disk-{directory}")
+        self._jobs: deque[Future[Any]] = deque()  # of the thread, in their order; the first ones may have ended
         self._group_threads = ThreadPoolExecutor(GROUP_THREADS, f"disk-group-{directory}")
+        self._plans: deque[tuple[str, Callable[[], Job | None]]] = deque()  # of group commits that have not begun
+        self._commits: set[Future[Any]] = set()  # group commits that run
+        self._begins_soon = False  # the loop calls `_begin_commits` in its next iteration
+        self._whole_group_runs = False  # as a job of the thread; or it is queued there
         self._timers: set[asyncio.TimerHandle] = set()
         self._thread.submit(_do_nothing)  # starts the thread: if that is impossible, it shows now
 
     def run(
         self, doing: str, job: Callable[[], T], then: Callable[[T], None], short: Callable[[], None] | None = None
     ) -> None:
-        if self._stopped:
-            return
+        if not self._stopped:
+            again = short or (lambda: self.run(doing, job, then))
+            self._submit(job).add_done_callback(partial(self._job_ended, doing, then, again))
 
-        def done(future: asyncio.Future[T]) -> None:
-            error = future.exception()
-            if error is not None and (lacking := shortage(error)) is not None:
-                log.warning("%s in %s failed and is tried again: %s", doing, self.directory, lacking)
-                self.later(RETRY_MS, short or (lambda: self.run(doing, job, then)))
-            elif isinstance(error, OSError):
-                self._fail(doing, error)
-            elif not self._stopped:
-                then(future.result())
+    def _submit(self, job: Callable[[], T]) -> "asyncio.Future[T]":
+        """Run a job in the thread, after all jobs and group commits that were there before."""
+        commits = frozenset(self._commits)
+        future = self._thread.submit(_run_after, commits, job) if commits else self._thread.submit(job)
+        self._forget_ended_jobs()
+        self._jobs.append(future)
+        return asyncio.wrap_future(future, loop=self.loop)
 
-        asyncio.wrap_future(self._thread.submit(job), loop=self.loop).add_done_callback(done)
+    def _forget_ended_jobs(self) -> None:
+        while self._jobs and self._jobs[0].done():
+            self._jobs.popleft()
+
+    def _job_ended(
+        self, doing: str, then: Callable[[T], None], again: Callable[[], None], future: "asyncio.Future[T]"
+    ) -> None:
+        error = future.exception()
+        if error is not None and (lacking := shortage(error)) is not None:
+            log.warning("%s in %s failed and is tried again: %s", doing, self.directory, lacking)
+            self.later(RETRY_MS, again)
+        elif isinstance(error, OSError):
+            self._fail(doing, error)
+        elif not self._stopped:
+            then(future.result())
+
+    # Group commits
 
     def run_in_group(self, doing: str, plan: Callable[[], Job | None]) -> None:
-        self._group.add(doing, plan)
+        self._plans.append((doing, plan))
+        self._begin_soon()
 
-    def run_all(self, jobs: Sequence[Callable[[], Any]]) -> list[Any]:
-        """In the disk's thread, which waits until all of them are done."""
+    def _begin_soon(self) -> None:
+        """In the next iteration of the loop: a plan covers everything that this iteration appends."""
+        if not self._begins_soon:
+            self._begins_soon = True
+            self.loop.call_soon(self._begin_commits)
+
+    def _begin_commits(self) -> None:
+        self._begins_soon = False
+        if self._whole_group_runs or self._stopped:
+            return
+        self._forget_ended_jobs()
+        if self._jobs:
+            self._queue_group()
+        while self._plans and len(self._commits) < GROUP_THREADS:
+            doing, plan = self._plans.popleft()
+            if (job := plan()) is not None:
+                self._commit(doing, job)
+
+    def _commit(self, doing: str, job: Job) -> None:
+        """Begin a group commit now: the thread has nothing to do before it."""
+        run_in_thread = partial(self.run, doing, job.run, job.then)
+        try:
+            commit = self._group_threads.submit(job.run)
+        except RuntimeError as error:
+            if shortage(error) is None:
+                raise
+            run_in_thread()  # no further thread can be started
+            return
+        self._commits.add(commit)
+
+        def ended(future: "asyncio.Future[Any]") -> None:
+            self._commits.discard(commit)
+            if self._plans:
+                self._begin_soon()
+            self._job_ended(doing, job.then, run_in_thread, future)
+
+        asyncio.wrap_future(commit, loop=self.loop).add_done_callback(ended)
+
+    def _queue_group(self) -> None:
+        """All that wait become one job of the thread, behind the jobs that it has."""
+        plans, self._plans = self._plans, deque()
+        jobs = [job for _, plan in plans if (job := plan()) is not None]
+        if jobs:
+            self._whole_group_runs = True
+            doing = plans[0][0] if len(plans) == 1 else f"{plans[0][0]} and {len(plans) - 1} more"
+            self.run(doing, partial(self._run_all, [job.run for job in jobs]), partial(self._group_ended, jobs))
+
+    def _run_all(self, jobs: Sequence[Callable[[], Any]]) -> list[Any]:
+        """In the thread, which waits until all of them are done."""
         if len(jobs) == 1:
             return [jobs[0]()]
         return [future.result() for future in [self._group_threads.submit(job) for job in jobs]]
 
-    def call_soon(self, call: Callable[[], None]) -> None:
-        """In the next iteration of the loop: a group holds everything that this iteration adds."""
-        self.loop.call_soon(call)
+    def _group_ended(self, jobs: Sequence[Job], results: Sequence[Any]) -> None:
+        self._whole_group_runs = False
+        if self._plans:
+            self._begin_soon()
+        for job, result in zip(jobs, results, strict=True):
+            self.loop.call_soon(partial(job.then, result))  # one that raises does not stop the others
+
+    # Jobs that a caller waits for
 
     async def call(self, doing: str, job: Callable[[], T]) -> T:
         """Run a job in its turn and wait for it. LogDirFailed if the disk fails, ResourceExhausted."""
         if self._stopped:
             raise LogDirFailed(self.directory, doing, OSError("it is offline"))
         try:
-            return await asyncio.wrap_future(self._thread.submit(job))
+            return await self._submit(job)
         except (OSError, MemoryError, RuntimeError) as error:
             if isinstance(error, RuntimeError) and shortage(error) is None:
                 raise
@@ -140,8 +176,8 @@ class DiskThread:
         self._timers.add(handle)
 
     async def drain(self) -> None:
-        """Wait until all jobs so far are done, with their callbacks."""
-        await asyncio.wrap_future(self._thread.submit(_do_nothing))
+        """Wait until all jobs and group commits so far are done, with their callbacks."""
+        await self._submit(_do_nothing)
         await asyncio.sleep(0)
 
     async def stop(self) -> None:
@@ -151,6 +187,11 @@ class DiskThread:
         self._stopped = True
         self._thread.shutdown()
         self._group_threads.shutdown()
+
+
+def _run_after(commits: Iterable[Future[Any]], job: Callable[[], T]) -> T:
+    wait(commits)
+    return job()
 
 
 def _do_nothing() -> None:

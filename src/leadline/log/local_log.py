@@ -87,7 +87,7 @@ class LocalLog:
         self.offline = False
         self.entries_changed = True  # files were created or removed since the directory was synced; unknown at first
         self._flush_due_to: Offset = 0  # flush.messages requires a flush up to here
-        self._flush_requested = False  # that flush has not begun yet
+        self._flush_requested = False  # that flush has not ended yet
         self._truncations = 0  # a flush that a truncation overtakes does not count
         self._epochs_unwritten = False  # the epochs changed since their file was written
 
@@ -226,18 +226,22 @@ class LocalLog:
             self._request_flush()
 
     def _request_flush(self) -> None:
-        """Appends that wait for the disk share one flush. It covers everything that is appended before it begins."""
+        """Appends that wait for the disk share one flush. It covers everything that is appended before it begins.
+
+        What is appended while it runs waits for the next one.
+        """
         if not self._flush_requested:
             self._flush_requested = True
             self.context.background.run_in_group(f"flushing {self.tp}", self._plan_due_flush)
 
     def _plan_due_flush(self) -> Job | None:
-        self._flush_requested = False
         if self.offline or self._flush_due_to <= self.flushed_to:
+            self._flush_requested = False
             return None
         try:
             plan = self.plan_flush(self.log_end, self.log_end, None, self.flushed_to)
         except OSError as error:
+            self._flush_requested = False
             if (lacking := shortage(error)) is not None:
                 log.warning("flushing %s failed and is tried again: %s", self.tp, lacking)
                 self.context.background.later(RETRY_MS, self._request_flush)
@@ -248,9 +252,11 @@ class LocalLog:
         return Job(partial(plan.run, self._files), partial(self._due_flush_ended, self._truncations))
 
     def _due_flush_ended(self, truncations: int, up_to: Offset) -> None:
+        self._flush_requested = False
+        is_overtaken = truncations != self._truncations
+        if self._flush_due_to > (self.flushed_to if is_overtaken else max(self.flushed_to, up_to)):
+            self._request_flush()  # first, so that the disk is busy while the results are handed out
         self._flushed(truncations, up_to)
-        if truncations != self._truncations and self._flush_due_to > self.flushed_to:
-            self._request_flush()
 
     def lower_recovery_point(self, offset: Offset) -> bool:
         """To be made durable before a truncation: after a crash, nothing may trust the records that are rewritten."""

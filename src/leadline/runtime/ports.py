@@ -103,8 +103,8 @@ class Background(Protocol):
     directory's failure and never reaches `then`. A job for which a resource was short (`shortage`) is tried again a
     little later, or `short` is called instead, on the loop. What is called `later` runs on the loop.
 
-    Group commit: what is to `run_in_group` waits while a group runs. Then all that wait are planned, on the loop, and
-    run as the next group, at the same time. A plan that returns None needs no job.
+    Group commits: what is to `run_in_group` is planned when it begins, on the loop. Several of them run at the same
+    time, but not beside the jobs: what comes first is done first. A plan that returns None needs no job.
     """
 
     def run(

@@ -142,7 +142,7 @@ class Producer:
     ) -> None:
         self._sock = connect(port).sock
         self._records, self._partitions = records, partitions
-        self._requests = [_produce_request(topic, n, batch, acks) for n in range(partitions)]
+        self._requests = [produce_request(topic, n, batch, acks) for n in range(partitions)]
         name = len(topic.encode())
         self._reply = Struct(f">ii6x{name}x4xihq20x")  # size, correlation id, partition, error, base offset
         self._buffer = memoryview(bytearray(IN_FLIGHT * self._reply.size))
@@ -194,7 +194,7 @@ class Producer:
         return times
 
 
-def _produce_request(topic: str, partition: int, batch: bytes, acks: int) -> bytes:
+def produce_request(topic: str, partition: int, batch: bytes, acks: int) -> bytes:
     data = ProduceRequest.PartitionProduceData(index=partition, records=batch)
     topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
     request = ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=topics)

@@ -12,6 +12,7 @@ from leadline.broker.connection_state import CloseConnection
 from leadline.broker.reply_queue import PendingReply
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
 from leadline.errors import StorageError
+from leadline.log.log_tasks import LogTasks
 from leadline.model import TopicPartition
 from leadline.runtime.ports import Files
 from leadline.wire.frames import parse_response, request_frame
@@ -172,6 +173,42 @@ def test_records_that_trigger_no_flush_are_acknowledged_at_once(tmp_path: Path) 
                 assert await shown(broker, third) == [0, 1]
             await asyncio.gather(triggering, behind)
             assert await shown(broker, third) == [0, 1, 2, 3]
+
+    run(test)
+
+
+@pytest.mark.parametrize("acks", [LEADER, ALL])
+def test_a_flush_by_time_holds_no_reply_up(tmp_path: Path, acks: int) -> None:
+    async def test() -> None:
+        disk = SlowDisk()
+        async with one_broker(tmp_path, disk, **{"log.flush.interval.ms": "0"}) as broker:
+            await produce(broker, OTHER, acks)
+            with disk.slow():
+                await LogTasks(broker.dirs).flush_dirty()
+                await eventually(lambda: disk.waiting == 1)
+                part = await produce(broker, OTHER, acks)
+                assert part is not None
+                assert part.error_code == 0
+                assert await shown(broker, OTHER) == [0, 1]
+                assert broker.dirs.logs[OTHER].recovery_point == 0
+            await eventually(lambda: broker.dirs.logs[OTHER].recovery_point >= 1)
+
+    run(test)
+
+
+def test_partitions_are_flushed_beside_each_other(tmp_path: Path) -> None:
+    async def test() -> None:
+        disk, second = SlowDisk(), TopicPartition(FLUSHED.topic, 1)
+        async with one_broker(tmp_path, disk) as broker:
+            await produce(broker, FLUSHED, LEADER)
+            await produce(broker, second, LEADER)
+            with disk.slow():
+                produced = [produce(broker, FLUSHED, LEADER)]
+                await eventually(lambda: disk.waiting == 1)
+                produced.append(produce(broker, second, LEADER))
+                await eventually(lambda: disk.waiting == 2)
+            await asyncio.gather(*produced)
+            assert [broker.dirs.logs[tp].recovery_point for tp in (FLUSHED, second)] == [2, 2]
 
     run(test)
 

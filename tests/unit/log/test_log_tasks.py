@@ -51,6 +51,23 @@ def test_every_task_does_its_work(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_the_flusher_flushes_what_was_not_flushed_for_flush_ms(tmp_path: Path) -> None:
+    clock = ManualClock()
+
+    async def scenario() -> None:
+        async with opened(log_dirs(tmp_path, topic={"flush.ms": "1000"}, clock=clock)) as dirs:
+            log, tasks = await dirs.create(TP), LogTasks(dirs)
+            fill(log, 4)
+            for passed_ms, flushed_to in ((999, 0), (1, 4)):
+                clock.ms += passed_ms
+                await tasks.flush_dirty()
+                await dirs.dir_of(log).disk.drain()
+                assert log.recovery_point == flushed_to
+            assert log.durable_end == 4
+
+    asyncio.run(scenario())
+
+
 def test_log_starts_are_checkpointed_where_the_files_do_not_tell(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(log_dirs(tmp_path, storage=OFTEN)) as dirs:
