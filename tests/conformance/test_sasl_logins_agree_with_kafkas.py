@@ -399,8 +399,8 @@ def oauth(*messages: bytes) -> list[Sent]:
     return [handshake("OAUTHBEARER"), *map(token, messages)]
 
 
-NOW_S = int(time.time())
-CLAIMS: dict[str, Any] = {"sub": "alice", "exp": NOW_S + 900, "iat": NOW_S - 5, "iss": TOKEN_RULES.issuer}
+NOW_S, DAY_S = int(time.time()), 86_400  # the dialogues are played some time after this
+CLAIMS: dict[str, Any] = {"sub": "alice", "exp": NOW_S + DAY_S, "iat": NOW_S - 5, "iss": TOKEN_RULES.issuer}
 GOOD_TOKEN = signed(CLAIMS)
 
 
@@ -409,7 +409,7 @@ def claims(**changes: Any) -> dict[str, Any]:
     return {name: value for name, value in {**CLAIMS, **changes}.items() if value is not None}
 
 
-LATE, EARLY = NOW_S - 300, NOW_S + 600
+LATE, EARLY = NOW_S - 300, NOW_S + DAY_S
 WEB_TOKENS = {
     "good": GOOD_TOKEN,
     "good, of an elliptic curve": signed(CLAIMS, "ec-256", "ES256"),
