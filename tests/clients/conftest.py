@@ -11,14 +11,14 @@ from tests.support.broker import RunningBroker, leadline
 Clients = Callable[[str], Client]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     settings = {"group.initial.rebalance.delay.ms": 0, "log.retention.ms": cases.RETENTION_MS}
     with leadline(tmp_path_factory.mktemp("broker") / "data", **settings) as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def clients(broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clients]:
     """A client by its name, started at its first use."""
     started: dict[str, Client] = {}

@@ -17,7 +17,7 @@ Read = list[list[object]]  # partition, offset, time, key, value, headers
 Written = Callable[[str], Read]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def written(clients: Callable[[str], Client]) -> Written:
     """What a client has written into the topic of its name, as it is to be read; by partition and offset."""
     by_client: dict[str, Read] = {}

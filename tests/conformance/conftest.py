@@ -1,4 +1,7 @@
-"""One oracle and one broker for all tests of a run: a JVM takes longer to start than most of them to finish."""
+"""One oracle and one pair of brokers for all tests of this folder: a JVM takes longer to start than most to finish.
+
+They end with the last test of the folder that a process runs: an idle Kafka takes a tenth of a core.
+"""
 
 from collections.abc import Iterator
 
@@ -8,7 +11,7 @@ from tests.conformance.both import Both, both_brokers
 from tests.conformance.kafka.oracle import Oracle
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def oracle_process() -> Iterator[Oracle]:
     with Oracle.start() as oracle:
         yield oracle
@@ -20,7 +23,7 @@ def oracle(oracle_process: Oracle) -> Oracle:
     return oracle_process
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     with both_brokers(tmp_path_factory.mktemp("both")) as brokers:
         yield brokers
