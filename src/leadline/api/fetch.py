@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from leadline.api.context import Context
-from leadline.api.fetch_access import FetchAccess, fetch_access
+from leadline.api.fetch_access import FetchAccess
 from leadline.api.fetch_context import FetchContext, fetch_context
 from leadline.api.fetch_params import FetchParams
 from leadline.api.fetch_response import FetchedPair, by_topic, length_of, redirects, refused
@@ -45,16 +45,18 @@ def fetch(request: FetchRequest, ctx: Context) -> FetchResponse | Awaitable[Fetc
     services = ctx.services
     params = FetchParams(request, ctx.version, services.config)
     _limit(params, ctx)
-    access, now_ms = fetch_access(params.is_follower, ctx), services.clock.now_ms()
-    is_broker = params.is_follower if access is None else access.is_broker
+    acls, now_ms, access, is_broker = services.acls, services.clock.now_ms(), None, params.is_follower
+    if acls is not None and is_broker:
+        access = FetchAccess(ctx, acls.authorizer)
+        is_broker = access.is_broker()
     try:
         context = fetch_context(request, params, is_broker, services.sessions, now_ms)
     except WireError as error:
         response = FetchResponse(error_code=error.code, session_id=0)
         return _emptied(response, params, ctx) or response
-    if context.session is not None and services.acls is not None:
-        context.session.authorize(ctx.client.grants, services.acls.authorizer.version, now_ms)
-    job = Fetch(params, context, access, ctx)
+    if acls is not None and context.session is not None:
+        context.session.authorize(ctx.client.grants, acls.authorizer.version, now_ms)
+    job = Fetch(params, context, ctx, access)
     return job.try_once() or job.wait()
 
 
@@ -79,8 +81,7 @@ def _emptied(response: FetchResponse, params: FetchParams, ctx: Context) -> Fetc
 def fetch_in_session(request: FetchRequest, ctx: Context, session: Session) -> "Fetch":
     """A fetch whose session has been resumed already."""
     params = FetchParams(request, ctx.version, ctx.services.config)
-    access = fetch_access(params.is_follower, ctx)
-    return Fetch(params, FetchContext(session.positions, session, False), access, ctx)
+    return Fetch(params, FetchContext(session.positions, session, False), ctx)
 
 
 def _too_old(request: FetchRequest) -> FetchResponse:
@@ -100,13 +101,13 @@ class Fetch:
 
     _waited_for: "asyncio.Future[FetchResponse]"  # there once it has to wait
 
-    def __init__(self, params: FetchParams, context: FetchContext, access: FetchAccess | None, ctx: Context) -> None:
+    def __init__(
+        self, params: FetchParams, context: FetchContext, ctx: Context, access: FetchAccess | None = None
+    ) -> None:
         self._params, self._context, self._ctx = params, context, ctx
         services = ctx.services
         self._replicas, self._clock = services.replicas, services.clock
-        self._reader = PartitionReader(
-            params, context.session, access, services.replicas, services.metadata, services.clock
-        )
+        self._reader = PartitionReader(params, context.session, ctx, access)
         self.fresh: dict[TopicIdPartition, None] = {}  # marked by its watchers, if it has no session
         self.waiting: Callable[[], None] | None = None  # set while it waits without a session
 

@@ -3,12 +3,12 @@
 A follower's position is reported to the partition with the first read.
 """
 
+from leadline.api.context import Context
 from leadline.api.fetch_access import FetchAccess
 from leadline.api.fetch_params import FetchParams
 from leadline.api.fetch_response import failed, without_records
 from leadline.api.fetch_sessions import Session, TopicIdPartition
 from leadline.api.replica_selector import closer_replica
-from leadline.cluster.metadata_cache import MetadataCache
 from leadline.errors import (
     FencedLeaderEpoch,
     InconsistentTopicId,
@@ -21,9 +21,8 @@ from leadline.errors import (
 from leadline.log.log import Isolation, Log, ReadResult
 from leadline.model import NO_EPOCH, TopicPartition
 from leadline.replication.hosted_partition import HostedPartition
-from leadline.replication.replicas import Replicas
 from leadline.replication.watchers import Watcher
-from leadline.runtime.ports import Time
+from leadline.security.authorizer import Authorizer
 from leadline.wire.fetch_position import FetchPosition
 from leadline.wire.messages import FetchResponse
 from leadline.wire.primitives import id_of
@@ -35,19 +34,25 @@ _Partition = FetchResponse.PartitionData
 
 
 class PartitionReader:
-    __slots__ = ("_access", "_clock", "_metadata", "_params", "_replicas", "_session", "is_first", "unsettled")
+    __slots__ = (
+        "_access",
+        "_authorizer",
+        "_clock",
+        "_ctx",
+        "_metadata",
+        "_params",
+        "_replicas",
+        "_session",
+        "is_first",
+        "unsettled",
+    )
 
-    def __init__(
-        self,
-        params: FetchParams,
-        session: Session | None,
-        access: FetchAccess | None,
-        replicas: Replicas,
-        metadata: MetadataCache,
-        clock: Time,
-    ) -> None:
-        self._params, self._session, self._access, self._replicas = params, session, access, replicas
-        self._metadata, self._clock = metadata, clock
+    def __init__(self, params: FetchParams, session: Session | None, ctx: Context, access: FetchAccess | None) -> None:
+        services = ctx.services
+        self._params, self._session, self._ctx = params, session, ctx
+        self._replicas, self._metadata, self._clock = services.replicas, services.metadata, services.clock
+        self._authorizer = None if services.acls is None else services.acls.authorizer
+        self._access = access  # there once something has to be decided
         self.is_first = True  # the position of a follower counts once, not at each evaluation
         self.unsettled: set[TopicIdPartition] = set()  # there are more records, or the follower may join the ISR soon
 
@@ -75,12 +80,13 @@ class PartitionReader:
 
     def _readable(self, key: TopicIdPartition, position: FetchPosition) -> HostedPartition:
         """The partition, if it may be read here by this client in this version."""
-        params, replicas, access = self._params, self._replicas, self._access
-        if access is not None and params.is_follower:
-            access.check_broker()
+        params, replicas, authorizer, grants = self._params, self._replicas, self._authorizer, self._ctx.client.grants
+        if authorizer is not None and params.is_follower:
+            self._decisions(authorizer).check_broker()
         tp = self.tp_of(key)
-        if access is not None and not params.is_follower:
-            access.check_topic(tp.topic)
+        is_decided = authorizer is None or params.is_follower or grants.may_read(tp.topic, authorizer.version)
+        if authorizer is not None and not is_decided:
+            self._decisions(authorizer).check_topic(tp.topic)
         look_up = replicas.leading if params.only_leader else replicas.holding
         hosted = look_up(tp, max(position.current_leader_epoch, NO_EPOCH))
         log = hosted.log
@@ -93,6 +99,11 @@ class PartitionReader:
         if params.version < ZSTD_FROM and log.config.compression_type == "zstd":
             raise UnsupportedCompressionType(f"{log.tp} has zstd records, which Fetch has from v{ZSTD_FROM} on")
         return hosted
+
+    def _decisions(self, authorizer: Authorizer) -> FetchAccess:
+        if self._access is None:
+            self._access = FetchAccess(self._ctx, authorizer)
+        return self._access
 
     def _read_from(
         self, hosted: HostedPartition, key: TopicIdPartition, position: FetchPosition, limit: int, min_one: bool
