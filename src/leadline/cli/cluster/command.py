@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from leadline.cli import COMMANDS
-from leadline.cli.cluster.broker_process import (
+from leadline.cli.cluster.broker_plan import (
     DATA_FOLDER,
     HOST,
     brokers_in,

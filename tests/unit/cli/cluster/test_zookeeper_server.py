@@ -37,6 +37,10 @@ def test_a_server_starts_keeps_its_data_and_starts_again(tmp_path: Path) -> None
         server = ZooKeeperServer.start(tmp_path / "zk", port, classpath)
         try:
             assert len(asyncio.run(visit(server))) == before
+            with pytest.raises(
+                ServerFailed, match=rf"a ZooKeeper still runs on .*: end it .*kill {server.process.pid}$"
+            ):
+                ZooKeeperServer.start(tmp_path / "zk", _free_port(), classpath)
         finally:
             server.stop()
         assert server.process.poll() is not None

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from leadline.cli.cluster.broker_process import brokers_in, exit_text, plans
+from leadline.cli.cluster.broker_plan import brokers_in, plans
 from leadline.cli.cluster.supervisor import short_path
+from leadline.cli.supervisor.broker_process import exit_text
 
 
 def test_brokers_differ_in_id_port_and_folder_alone(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Several brokers of this machine under one supervisor, for `leadline start --brokers` and `leadline cluster up`."""
