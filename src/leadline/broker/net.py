@@ -49,7 +49,9 @@ class Net:
         self.scheduler = StepScheduler(asyncio.get_running_loop())
         self.readahead = Readahead()
         self._quotas = ConnectionQuotas(limits)
-        self._acceptor = Acceptor(network or TcpNetwork(), self._quotas, self.rates, now, self._accepted)
+        self._acceptor = Acceptor(
+            network or TcpNetwork(), self._quotas, self.rates, now, self.scheduler.is_quiet, self._accepted
+        )
         self._refused = ClosingSockets(MAX_REFUSED)  # connections that came too fast
         self.lingering = LingeringSockets(self.memory.scratch)  # connections whose peers still read why they ended
         self._idle_timer: asyncio.TimerHandle | None = None
