@@ -29,8 +29,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.conformance
 
-OLD, NEW = range(3), range(3, 12)
-UNSUPPORTED_VERSION = 35
+VERSIONS, NEW = range(12), range(3, 12)
 LOADING = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)  # what Kafka does when first asked
 
 
@@ -56,6 +55,10 @@ def message_set(magic: int) -> bytes:
     return b"\0" * 8 + (len(body) + 4).to_bytes(4, "big") + b"\0" * 4 + body
 
 
+def short_batch(size: int, magic: int = 2) -> bytes:
+    return b"\0" * 8 + (size - 12).to_bytes(4, "big") + b"\0" * 4 + bytes([magic]) + b"\0" * (size - 17)
+
+
 BAD: dict[str, bytes | bytearray | None] = {
     "empty": b"",
     "less than a header": b"x" * 10,
@@ -68,6 +71,10 @@ BAD: dict[str, bytes | bytearray | None] = {
     "magic 0": message_set(0),
     "magic 1": message_set(1),
     "magic 3": changed(16, ">B", 3),
+    "a whole batch without room for a producer id": short_batch(50),
+    "a whole batch with a header cut short": short_batch(60),
+    "an entry of magic 3": short_batch(40, 3),
+    "messages too short for a batch": message_set(1) * 3,
     "a negative length": changed(8, ">i", -1),
     "a length too small": changed(8, ">i", 10),
     "a length too large": changed(8, ">i", 1 << 30),
@@ -94,7 +101,7 @@ BAD: dict[str, bytes | bytearray | None] = {
 def test_a_batch_that_is_bad_in_some_way(both: Both, what: str) -> None:
     topic = both.create(f"bad-{list(BAD).index(what)}")
     data = BAD[what]
-    for version in (3, 5, 7, 8, 9, 10, 11):
+    for version in (0, 2, 3, 5, 7, 8, 9, 10, 11):
         both.ask_and_compare(ProduceResponse, request(produced(topic, None if data is None else bytes(data))), version)
     same_end(both, topic)
 
@@ -107,7 +114,7 @@ def same_end(both: Both, topic: str) -> int:
     return both.ask_and_compare(ListOffsetsResponse, list_offsets, 7).topics[0].partitions[0].offset
 
 
-@pytest.mark.parametrize("version", NEW)
+@pytest.mark.parametrize("version", VERSIONS)
 def test_good_and_bad_partitions_side_by_side(both: Both, version: int) -> None:
     topic = both.create(f"mixed-{version}", 2)
     good = ProduceRequest.PartitionProduceData(index=0, records=bytes(batch(3)))
@@ -124,13 +131,26 @@ def test_good_and_bad_partitions_side_by_side(both: Both, version: int) -> None:
     assert same_end(both, topic) == 6
 
 
-@pytest.mark.parametrize("version", NEW)
+@pytest.mark.parametrize("version", [0, 2, 3, 9, 11])
+def test_records_in_no_format_fail_the_whole_request(both: Both, version: int) -> None:
+    topic = both.create(f"formless-{version}", 2)
+    good = ProduceRequest.PartitionProduceData(index=0, records=bytes(batch(3)))
+    for data in (changed(8, ">i", 13), changed(16, ">B", 3), short_batch(40, 3)):
+        bad = ProduceRequest.PartitionProduceData(index=1, records=bytes(data))
+        here = ProduceRequest.TopicProduceData(name=topic, partition_data=[good, bad])
+        answer = both.ask_and_compare(ProduceResponse, request(here, produced("missing", b"")), version)
+        codes = [part.error_code for entry in answer.responses for part in entry.partition_responses]
+        assert codes == [2, 2, 2]
+    assert same_end(both, topic) == 0
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_requests_without_topics_or_partitions_are_answered_as_kafka_does(both: Both, version: int) -> None:
     both.ask_and_compare(ProduceResponse, request(), version)
     both.ask_and_compare(ProduceResponse, request(ProduceRequest.TopicProduceData(name="missing")), version)
 
 
-@pytest.mark.parametrize("version", NEW)
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("acks", [7, 2, -2, 32767])
 def test_acks_that_mean_nothing_are_refused_and_append_nothing(both: Both, version: int, acks: int) -> None:
     topic = both.create(f"acks-{version}-{acks}")
@@ -140,7 +160,7 @@ def test_acks_that_mean_nothing_are_refused_and_append_nothing(both: Both, versi
     assert same_end(both, topic) == 0
 
 
-@pytest.mark.parametrize("version", [3, 8, 9, 11])
+@pytest.mark.parametrize("version", [0, 2, 3, 8, 9, 11])
 def test_without_acks_there_is_no_answer_and_an_error_closes_the_connection(both: Both, version: int) -> None:
     topic = both.create(f"silent-{version}")
     for side in both.sides:
@@ -154,24 +174,11 @@ def test_without_acks_there_is_no_answer_and_an_error_closes_the_connection(both
     assert same_end(both, topic) == 4
 
 
-@pytest.mark.parametrize("version", OLD)
-def test_versions_from_before_record_batches_are_refused_by_leadline(both: Both, version: int) -> None:
-    """Kafka converts them; Leadline has no use for clients that old, and says so in the partition's answer."""
-    topic = both.create(f"old-{version}")
-    for data in (message_set(1), bytes(batch())):
-        answer = both.ours.ask(ProduceResponse, request(produced(topic, data)), version)
-        assert answer.responses[0].partition_responses[0].error_code == UNSUPPORTED_VERSION
-    connection = both.ours.connect()
-    connection.send(request(produced(topic, message_set(1)), acks=0), version)
-    assert connection.receive() is None
-    connection.close()
-
-
 @pytest.mark.parametrize("codec", list(Codec))
 def test_batches_of_each_codec_are_taken_in_the_versions_in_which_kafka_takes_them(both: Both, codec: Codec) -> None:
-    """Below version 7 there is no zstd."""
+    """Below version 7 there is no zstd, but below 3 nobody looks."""
     topic = both.create(f"codec-{codec.name.lower()}")
-    for version in NEW:
+    for version in VERSIONS:
         both.ask_and_compare(ProduceResponse, request(produced(topic, bytes(batch(3, codec=codec)))), version)
     same_end(both, topic)
 

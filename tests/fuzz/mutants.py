@@ -12,6 +12,7 @@ from leadline.wire.classes import Message
 from leadline.wire.frames import request_frame
 from leadline.wire.messages import FetchRequest, ListOffsetsRequest, MetadataRequest, ProduceRequest
 from tests.support.logs import batch
+from tests.support.message_sets import plain, wrapped
 from tests.unit.wire.random_messages import Randomly
 
 TOPIC = "fuzzed"
@@ -83,7 +84,12 @@ def valid(seed: int, per_version: int) -> Iterator[bytes]:
             part = ProduceRequest.PartitionProduceData(index=0, records=data)
             topic = ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[part])
             yield frame(ProduceRequest(acks=1, timeout_ms=100, topic_data=[topic]), version)
-    for version in range(4, 13):
+    for version in range(3):
+        for data in (plain(version // 2), wrapped(version // 2, plain(version // 2), Codec(version + 1))):
+            part = ProduceRequest.PartitionProduceData(index=0, records=data)
+            topic = ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[part])
+            yield frame(ProduceRequest(acks=1, timeout_ms=100, topic_data=[topic]), version)
+    for version in range(13):
         parts = [FetchRequest.FetchPartition(partition=n, partition_max_bytes=1000) for n in range(2)]
         yield frame(FetchRequest(topics=[FetchRequest.FetchTopic(topic=TOPIC, partitions=parts)]), version)
     for version in MetadataRequest.VERSIONS:

@@ -236,7 +236,7 @@ def test_cve_2024_56128_the_nonce_and_the_channel_binding_are_checked(
 # Rights
 
 
-@pytest.mark.parametrize("version", range(4, 17))
+@pytest.mark.parametrize("version", range(17))
 def test_cve_2018_1288_only_brokers_fetch_as_followers(
     broker: SecuredBroker, admin: Connection, alice: Connection, version: int
 ) -> None:

@@ -98,22 +98,18 @@ class Entry(NamedTuple):
     pipelined: bool  # the next request of the connection is served while the response to this one is awaited
 
 
-def _entry(
-    request: type[M], handler: Callable[[M, Context], Answer], oldest: int = 0, fast: FastPath | None = None
-) -> Entry:
+def _entry(request: type[M], handler: Callable[[M, Context], Answer], fast: FastPath | None = None) -> Entry:
     def serve(frame: Buffer, body_at: int, ctx: Context) -> Answer:
         """Bytes after the request are ignored, as Kafka does: librdkafka sends some with Metadata v12."""
         message, _ = decode_from(request, frame, ctx.version, body_at)
         return handler(message, ctx)
 
-    return _served_by(request, serve, fast, oldest=oldest)
+    return _served_by(request, serve, fast)
 
 
-def _served_by(
-    request: type[Message], serve: Serve, fast: FastPath | None, *, oldest: int = 0, pipelined: bool = False
-) -> Entry:
+def _served_by(request: type[Message], serve: Serve, fast: FastPath | None, *, pipelined: bool = False) -> Entry:
     assert request.API_KEY is not None
-    versions = range(oldest, request.VERSIONS[-1] + 1)
+    versions = request.VERSIONS
     name, authorization = request.__name__.removesuffix("Request"), AUTHORIZATION[request.API_KEY]
     return Entry(request.API_KEY, name, versions, serve, fast, authorization, pipelined)
 
@@ -124,7 +120,7 @@ def api_versions(request: ApiVersionsRequest, ctx: Context) -> ApiVersionsRespon
 
 
 def api_versions_response(request: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
-    """Also before a login. Produce is named from version 0: librdkafka derives from it which codecs there are."""
+    """Also before a login."""
     software = (request.client_software_name, request.client_software_version)
     if version >= 3 and not all(map(_SOFTWARE.fullmatch, software)):
         return ApiVersionsResponse(error_code=InvalidRequest.code)
@@ -151,7 +147,7 @@ def by_key(*entries: Entry) -> dict[int, Entry]:
 
 TABLE = by_key(
     _served_by(messages.ProduceRequest, serve_produce, produce_by_template, pipelined=True),
-    _entry(messages.FetchRequest, fetch, oldest=4, fast=fetch_by_follower),
+    _entry(messages.FetchRequest, fetch, fast=fetch_by_follower),
     _entry(messages.ListOffsetsRequest, list_offsets),
     _entry(messages.MetadataRequest, metadata),
     _served_by(messages.OffsetCommitRequest, serve_offset_commit, commit_by_template),

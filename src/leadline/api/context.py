@@ -26,6 +26,7 @@ from leadline.coordinator.offset_coordinator import OffsetCoordinator
 from leadline.coordinator.transaction_coordinator import TransactionCoordinator
 from leadline.errors import WireError
 from leadline.log.content_checks import ContentChecks
+from leadline.log.down_conversions import DownConversions
 from leadline.log.log_dirs import LogDirs
 from leadline.replication.replicas import Replicas
 from leadline.runtime.ports import Time
@@ -76,6 +77,7 @@ class Services:
     audit: AuditLog = field(default_factory=AuditLog)
     quotas: ClientQuotas = field(default_factory=ClientQuotas)
     content_checks: ContentChecks = field(default_factory=ContentChecks)
+    down_conversions: DownConversions = field(default_factory=DownConversions)
 
     @property
     def config(self) -> BrokerConfig:

@@ -7,16 +7,16 @@ from contextlib import suppress
 from leadline.api.context import Context
 from leadline.api.fetch_access import FetchAccess
 from leadline.api.fetch_context import FetchContext, fetch_context
+from leadline.api.fetch_conversion import down_converted
 from leadline.api.fetch_params import FetchParams
-from leadline.api.fetch_response import FetchedPair, by_topic, length_of, redirects, refused
+from leadline.api.fetch_response import FetchedPair, by_topic, length_of, redirects
 from leadline.api.fetch_sessions import Session, TopicIdPartition
 from leadline.api.metadata import endpoints
-from leadline.api.partition_reader import LEADERS_FROM, PartitionReader
+from leadline.api.partition_reader import LEADERS_FROM, RECORD_BATCHES_FROM, PartitionReader
 from leadline.errors import (
     TopicAuthorizationFailed,
     UnknownTopicId,
     UnknownTopicOrPartition,
-    UnsupportedVersion,
     WireError,
 )
 from leadline.model import NONE
@@ -26,22 +26,18 @@ from leadline.wire.codec import encode, length
 from leadline.wire.frames import SIZE
 from leadline.wire.messages import FetchRequest, FetchResponse
 
-OLDEST_VERSION = 4  # before it, records had another format
-
 # Partitions that are not read at all. They do not complete a fetch early.
 _NOT_READ = {UnknownTopicId.code, UnknownTopicOrPartition.code, TopicAuthorizationFailed.code}
 
 
 def fetch(request: FetchRequest, ctx: Context) -> FetchResponse | Awaitable[FetchResponse]:
-    """Fetch, v4-16.  v4 isolation · v5 log start · v7 sessions · v9 epochs · v11 rack · v12 flexible · v13 topic ids.
+    """Fetch, v0-16.  v4 batches · v5 log start · v7 sessions · v9 epochs · v11 rack · v12 flexible · v13 topic ids.
 
     The response is sent when there are min_bytes, when a partition fails, or after max_wait_ms. Missing partitions are
     reported, but do not complete the fetch early unless nothing else was requested. A follower reads up to the log's
     end and reports its position with each fetch. A consumer may read from followers; the leader names one in its rack.
-    A consumer above its quota gets an empty response.
+    A consumer above its quota gets an empty response. Before v4 a thread converts the records: see `fetch_conversion`.
     """
-    if ctx.version < OLDEST_VERSION:
-        return _too_old(request)
     services = ctx.services
     params = FetchParams(request, ctx.version, services.config)
     _limit(params, ctx)
@@ -57,7 +53,8 @@ def fetch(request: FetchRequest, ctx: Context) -> FetchResponse | Awaitable[Fetc
     if acls is not None and context.session is not None:
         context.session.authorize(ctx.client.grants, acls.authorizer.version, now_ms)
     job = Fetch(params, context, ctx, access)
-    return job.try_once() or job.wait()
+    answer = job.try_once() or job.wait()
+    return answer if ctx.version >= RECORD_BATCHES_FROM else down_converted(answer, context.positions, ctx)
 
 
 def _limit(params: FetchParams, ctx: Context) -> None:
@@ -84,18 +81,6 @@ def fetch_in_session(request: FetchRequest, ctx: Context, session: Session) -> "
     return Fetch(params, FetchContext(session.positions, session, False), ctx)
 
 
-def _too_old(request: FetchRequest) -> FetchResponse:
-    return FetchResponse(
-        responses=[
-            FetchResponse.FetchableTopicResponse(
-                topic=topic.topic,
-                partitions=[refused(part.partition, UnsupportedVersion.code) for part in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
-
-
 class Fetch:
     """One fetch. It is evaluated again whenever one of its partitions changes."""
 
@@ -119,7 +104,7 @@ class Fetch:
         size, left, is_urgent = 0, params.max_bytes, params.max_wait_ms <= 0
         reader.unsettled.clear()
         for key, position in self._context.candidates():
-            part = reader.read(key, position, left, min_one=size == 0)
+            part = reader.read(key, position, left, min_one=size == 0 and not params.cuts_batches)
             if part.error_code in _NOT_READ:
                 missing.append((key, part))
                 is_urgent = is_urgent or params.is_follower  # it fetches again soon

@@ -13,6 +13,7 @@ from leadline.model import BrokerId
 from leadline.wire.fetch_position import FetchPosition
 from leadline.wire.messages import FetchRequest
 
+WHOLE_BATCHES_FROM = 3  # before it, limits cut the first batch too
 RACKS_FROM = 11  # and with them reading from followers
 TOPIC_IDS_FROM = 13
 STATES_FROM = 15  # of replicas that fetch
@@ -22,12 +23,13 @@ CONSUMER = -1  # as a replica id; a follower has its broker's, from 0 on
 
 class FetchParams:
     __slots__ = (
-        "by_id", "is_follower", "isolation", "max_bytes", "max_wait_ms", "min_bytes", "only_leader", "rack", "replica",
-        "replica_epoch", "version",
+        "by_id", "cuts_batches", "is_follower", "isolation", "max_bytes", "max_wait_ms", "min_bytes", "only_leader",
+        "rack", "replica", "replica_epoch", "version",
     )  # fmt: skip
 
     def __init__(self, request: FetchRequest, version: int, config: BrokerConfig) -> None:
         self.version, self.by_id = version, version >= TOPIC_IDS_FROM
+        self.cuts_batches = version < WHOLE_BATCHES_FROM
         self.max_wait_ms, self.min_bytes, self.max_bytes = request.max_wait_ms, request.min_bytes, request.max_bytes
         state = request.replica_state
         self.replica: BrokerId = state.replica_id if version >= STATES_FROM else request.replica_id

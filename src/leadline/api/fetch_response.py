@@ -11,6 +11,7 @@ from leadline.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
     UnsupportedCompressionType,
+    UnsupportedVersion,
     WireError,
 )
 from leadline.log.log import Log
@@ -24,7 +25,8 @@ FetchedPair = tuple[
 
 
 # Kafka answers with these before it reads the partition, or instead of what it read.
-_WITHOUT_CONTEXT = (UnknownTopicId, UnknownTopicOrPartition, TopicAuthorizationFailed, UnsupportedCompressionType)
+_INSTEAD = (UnsupportedCompressionType, UnsupportedVersion)
+_WITHOUT_CONTEXT = (UnknownTopicId, UnknownTopicOrPartition, TopicAuthorizationFailed, *_INSTEAD)
 
 
 def without_records(partition: int, log: Log) -> FetchedPartition:
@@ -47,7 +49,7 @@ def failed(partition: int, error: WireError) -> FetchedPartition:
     part = refused(partition, error.code)
     if not isinstance(error, _WITHOUT_CONTEXT):
         part.aborted_transactions = None
-    if isinstance(error, UnsupportedCompressionType):
+    if isinstance(error, _INSTEAD):
         part.records = None
     return part
 

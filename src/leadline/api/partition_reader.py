@@ -14,8 +14,10 @@ from leadline.errors import (
     InconsistentTopicId,
     NotLeaderOrFollower,
     OffsetOutOfRange,
+    StorageError,
     UnknownTopicId,
     UnsupportedCompressionType,
+    UnsupportedVersion,
     WireError,
 )
 from leadline.log.log import Isolation, Log, ReadResult
@@ -27,6 +29,8 @@ from leadline.wire.fetch_position import FetchPosition
 from leadline.wire.messages import FetchResponse
 from leadline.wire.primitives import id_of
 
+RECORD_BATCHES_FROM = 4
+STORAGE_ERRORS_FROM = 6  # earlier clients look for another leader instead
 ZSTD_FROM = 10
 LEADERS_FROM = 16
 
@@ -98,6 +102,9 @@ class PartitionReader:
             raise InconsistentTopicId(f"partition {log.tp} has topic id {log.topic_id}")
         if params.version < ZSTD_FROM and log.config.compression_type == "zstd":
             raise UnsupportedCompressionType(f"{log.tp} has zstd records, which Fetch has from v{ZSTD_FROM} on")
+        is_converted = params.version < RECORD_BATCHES_FROM
+        if is_converted and not params.is_follower and not log.config.message_downconversion_enable:
+            raise UnsupportedVersion(f"{log.tp} has message.downconversion.enable=false")
         return hosted
 
     def _decisions(self, authorizer: Authorizer) -> FetchAccess:
@@ -122,7 +129,7 @@ class PartitionReader:
             return part
         read = log.read(position.fetch_offset, limit, params.isolation, min_one=min_one)
         is_held_back = params.is_follower and self._is_held_back(hosted, key, position)
-        if not is_held_back and not read.first_incomplete:
+        if not is_held_back and (params.cuts_batches or not read.first_incomplete):
             _put(read, part, params.isolation)
         return part
 
@@ -140,6 +147,8 @@ class PartitionReader:
 
     def _failed(self, key: TopicIdPartition, error: WireError) -> _Partition:
         part = failed(key.partition, error)
+        if self._params.version < STORAGE_ERRORS_FROM and isinstance(error, StorageError):
+            part.error_code = NotLeaderOrFollower.code
         if self._params.version >= LEADERS_FROM and isinstance(error, FencedLeaderEpoch | NotLeaderOrFollower):
             topic = self._metadata.topics.get(self.tp_of(key).topic)
             if topic is not None and key.partition in topic.partitions:

@@ -21,9 +21,9 @@ from leadline.errors import (
     StorageError,
     TopicAuthorizationFailed,
     TransactionalIdAuthorizationFailed,
+    UnknownServerError,
     UnknownTopicOrPartition,
     UnsupportedCompressionType,
-    UnsupportedVersion,
     WireError,
 )
 from leadline.log.log import AppendResult
@@ -42,13 +42,14 @@ from leadline.records.batch import (
     walk,
 )
 from leadline.records.compression import Codec
+from leadline.records.message_set import is_no_entry
 from leadline.records.python_walker import Summary
 from leadline.replication.hosted_partition import HostedPartition
 from leadline.replication.replicas import Replicas
 from leadline.wire.messages import ProduceRequest, ProduceResponse
 from leadline.wire.primitives import BUFFERS
 
-OLDEST_VERSION = 3  # before it, records had another format
+RECORD_BATCHES_FROM = 3  # before it, message sets of formats 0 and 1 come as well
 ZSTD_FROM = 7
 ACKS = (0, 1, ACKS_ALL)
 LEADERS_FROM = 10
@@ -70,15 +71,13 @@ _Topic = ProduceResponse.TopicProduceResponse
 
 
 def produce(request: ProduceRequest, ctx: Context) -> Answer:
-    """Produce, v3-11.  v5 log start offset · v7 zstd · v8 record errors · v9 flexible · v10 current leader.
+    """Produce, v0-11.  v3 record batches · v5 log start · v7 zstd · v8 record errors · v9 flexible · v10 leaders.
 
-    acks=0 is never answered: on error the connection is closed instead.
+    acks=0 is never answered: on error the connection is closed instead. Before v3 a thread converts the records.
     """
     if (refusal := _refusal(request, ctx)) is not None:
         return _refuse_all(request, refusal)
     permitted = _writable(request, ctx)
-    if ctx.version < OLDEST_VERSION:
-        return _refuse_old_format(request, permitted, ctx.version)
     if request.transactional_id is None:
         return _append(request, _ALL_TRUSTED, permitted, ctx)
     try:
@@ -146,6 +145,7 @@ class _Appends:
         self.acks, self._verdicts, self._permitted, self._ctx = request.acks, verdicts, permitted, ctx
         self._replicas = ctx.services.replicas
         self._needs_check = self.acks not in ACKS or ctx.version < ZSTD_FROM
+        self._may_be_old = ctx.version < RECORD_BATCHES_FROM
         self.failure: WireError | None = None  # the last one
         self.unsafe: list[_Unsafe] = []
         self.large: list[_Large] = []
@@ -163,11 +163,17 @@ class _Appends:
             services, tp, batch = self._ctx.services, TopicPartition(topic, data.index), data.records
             assert isinstance(batch, bytearray)
             try:
-                config = self._replicas.holding(tp).log.config
-                checked = await services.content_checks.check(batch, config, tp, services.clock.now_ms())
+                config, now_ms = self._replicas.holding(tp).log.config, services.clock.now_ms()
+                if self._may_be_old:
+                    checked = await services.content_checks.convert(batch, config, tp, now_ms)
+                else:
+                    checked = await services.content_checks.check(batch, config, tp, now_ms)
             except WireError as error:
                 self.failure = error
                 responses[n] = refused(data.index, error, log_start_with(tp, batch, error, self._replicas))
+                continue
+            if checked is None:
+                responses[n] = _Partition(index=data.index, error_code=NONE, base_offset=-1)
                 continue
             data.records = checked.data
             responses[n] = self._append(topic, data, responses, checked.content)
@@ -191,6 +197,8 @@ class _Appends:
             if self._needs_check or topic in INTERNAL:
                 _check(tp, records, self.acks, self._ctx)
             hosted = self._replicas.holding(tp)
+            if self._may_be_old and content is None:
+                raise LargeContent
             appended = hosted.append_as_leader(records, AppendOrigin.CLIENT, verdict, self.acks, content)
         except LargeContent:
             data.records = bytearray(records)  # the buffer of the frame is used again meanwhile
@@ -325,44 +333,40 @@ def _records(data: ProduceRequest.PartitionProduceData) -> Buffer:
 
 def _refusal(request: ProduceRequest, ctx: Context) -> WireError | None:
     """Why the request is refused as a whole; None if it is not."""
-    if not any(_is_transactional(data) for topic in request.topic_data for data in topic.partition_data):
-        return None
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if is_no_entry(records := _records(data)):
+                return CorruptMessage(f"the records for {TopicPartition(topic.name, data.index)} are in no format")
+            if _is_transactional(records):
+                return _transactional_refusal(request, ctx)
+    return None
+
+
+def _transactional_refusal(request: ProduceRequest, ctx: Context) -> WireError | None:
     if request.transactional_id is None:
         return TransactionalIdAuthorizationFailed("records of a transaction without a transactional id")
     return ctx.refused("transactional batches", request.transactional_id)
 
 
-def _is_transactional(data: ProduceRequest.PartitionProduceData) -> bool:
-    """Whether its first batch is; a partition with more than one is refused."""
-    records = _records(data)
+def _is_transactional(records: Buffer) -> bool:
+    """Whether the first batch is; a partition with more than one is refused."""
     return len(records) > HEADER_BYTES and bool(records[FLAGS_AT] & TRANSACTIONAL) and records[MAGIC_AT] == MAGIC
-
-
-def _refuse_all(request: ProduceRequest, error: WireError) -> ProduceResponse | None:
-    return _refuse_each(request, {topic.name: error for topic in request.topic_data})
-
-
-def _refuse_old_format(request: ProduceRequest, permitted: Container[str], version: int) -> ProduceResponse | None:
-    unsupported = UnsupportedVersion(f"Produce v{version} carries records in a unsupported format; v3-11 do not")
-    names = [topic.name for topic in request.topic_data]
-    return _refuse_each(request, {name: unsupported if name in permitted else _unauthorized() for name in names})
 
 
 def _unauthorized() -> TopicAuthorizationFailed:
     return TopicAuthorizationFailed("Topic authorization failed.")
 
 
-def _refuse_each(request: ProduceRequest, errors: Mapping[str, WireError]) -> ProduceResponse | None:
-    """`errors`: by topic."""
+def _refuse_all(request: ProduceRequest, error: WireError) -> ProduceResponse | None:
     if request.acks == 0:
-        for error in errors.values():
+        if request.topic_data:
             raise error
         return None
     return ProduceResponse(
         responses=[
             _Topic(
                 name=topic.name,
-                partition_responses=[refused(data.index, errors[topic.name]) for data in topic.partition_data],
+                partition_responses=[refused(data.index, error) for data in topic.partition_data],
             )
             for topic in request.topic_data
             if topic.partition_data
@@ -374,7 +378,7 @@ def _check(tp: TopicPartition, records: Buffer, acks: int, ctx: Context) -> None
     """The rare checks, in Kafka's order."""
     ctx.services.replicas.leading(tp)
     is_zstd = len(records) > HEADER_BYTES and records[FLAGS_AT] & CODEC_MASK == Codec.ZSTD
-    if ctx.version < ZSTD_FROM and is_zstd and records[MAGIC_AT] == MAGIC:
+    if RECORD_BATCHES_FROM <= ctx.version < ZSTD_FROM and is_zstd and records[MAGIC_AT] == MAGIC:
         raise UnsupportedCompressionType(f"zstd for {tp} in Produce v{ctx.version}: it is there from v{ZSTD_FROM} on")
     if acks not in ACKS:
         raise InvalidRequiredAcks(f"acks={acks} is not valid: 0, 1 or -1 (all)")
@@ -409,7 +413,9 @@ def refused(index: int, error: WireError, log_start: int = -1) -> _Partition:
 
 def log_start_with(tp: TopicPartition, records: Buffer, error: WireError, replicas: Replicas) -> int:
     """Kafka returns the log start offset only when the log rejected a single batch."""
-    if isinstance(error, _WITHOUT_LOG_START) or (isinstance(error, InvalidRecord) and not _is_one_batch(records)):
+    if isinstance(error, _WITHOUT_LOG_START):
+        return -1
+    if isinstance(error, InvalidRecord | UnknownServerError) and not _is_one_batch(records):
         return -1
     return replicas.leading(tp).log.log_start
 

@@ -154,6 +154,7 @@ class Broker:
             stack.push_async_callback(self.cluster.stop)
             stack.push_async_callback(self.transactions.stop)
             stack.callback(self.services.content_checks.close)
+            stack.callback(self.services.down_conversions.close)
             stack.push_async_callback(self.net.close)
             stack.push_async_callback(self.replicas.stop)
             stack.push_async_callback(self.groups.stop)

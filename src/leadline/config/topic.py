@@ -122,6 +122,13 @@ class LogConfig(Settings):
         at_least(0),
         from_broker=from_broker("message.max.bytes", importance=HIGH),
     )
+    message_downconversion_enable: bool = setting(
+        True,
+        BOOLEAN,
+        "whether records are converted for consumers from before Kafka 0.11, which are refused otherwise",
+        importance=LOW,
+        from_broker=from_broker("log.message.downconversion.enable", importance=LOW),
+    )
     message_timestamp_after_max_ms: int = setting(
         LONG_MAX,
         LONG,
@@ -293,16 +300,6 @@ def _not_obeyed() -> Iterator[SettingRow]:
         support=Support.ACCEPTED,
         why="there is no remote storage",
         from_broker=from_broker("log.local.retention.ms"),
-    )
-    yield SettingRow(
-        name="message.downconversion.enable",
-        kind=ConfigType.BOOLEAN,
-        default=True,
-        meaning="whether records are rewritten into an older format for an older consumer",
-        importance=LOW,
-        support=Support.ACCEPTED,
-        why="records are never rewritten for older consumers",
-        from_broker=from_broker("log.message.downconversion.enable", importance=LOW),
     )
     yield SettingRow(
         name="message.format.version",

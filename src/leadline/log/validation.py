@@ -39,6 +39,7 @@ from leadline.records.batch import (
     LOG_APPEND_TIME,
     MAGIC,
     MIN_LENGTH,
+    PRODUCER_ID_END,
     Header,
     check_frame,
     crc_of,
@@ -57,6 +58,7 @@ from leadline.records.compression import (
     decompress_within,
 )
 from leadline.records.decompression import ChunksOf, chunks
+from leadline.records.message_set import entries
 from leadline.records.python_walker import LONG_MAX, Summary, to_long
 from leadline.records.record import body_of, spans
 from leadline.records.walker import IS_COMPILED, check, check_chunks
@@ -101,10 +103,12 @@ class LargeContent(Exception):
 def one_batch(data: Buffer, config: LogConfig, origin: AppendOrigin, tp: TopicPartition) -> Header:
     """The header of the one batch that a leader is to append. It is checked, and the CRC too, unless we built it."""
     if len(data) < HEADER_BYTES:
-        raise InvalidRecord(f"no record batch in {len(data)} bytes for {tp}")
+        _refuse_short(data, tp)
     fields = HEADER.unpack_from(data)
     base_offset, length, _, magic, crc, attributes, delta, _, _, producer_id, _, sequence, count = fields
     if magic != MAGIC or length < MIN_LENGTH:
+        if magic in (0, 1):
+            raise InvalidRecord(f"messages of format {magic} for {tp}, which a producer may send up to Produce v2")
         check_frame(length, magic)
     size, from_client = LENGTH_END + length, origin is _CLIENT
     if size != len(data):
@@ -131,6 +135,21 @@ def one_batch(data: Buffer, config: LogConfig, origin: AppendOrigin, tp: TopicPa
         ):
             _refuse_client_batch(attributes, delta, count, producer_id, sequence, tp)
     return header_of(fields)
+
+
+def _refuse_short(data: Buffer, tp: TopicPartition) -> NoReturn:
+    """Bytes without room for a header. Kafka fails to read a producer id where there is none."""
+    entry = next(entries(data), None)
+    if entry is None:
+        raise InvalidRecord(f"no record batch in {len(data)} bytes for {tp}")
+    if entry.magic != MAGIC:
+        raise InvalidRecord(f"messages of format {entry.magic} for {tp}, which a producer may send up to Produce v2")
+    refuse_short_batch(entry.size, tp)
+
+
+def refuse_short_batch(size: int, tp: TopicPartition) -> NoReturn:
+    refuse = UnknownServerError if size < PRODUCER_ID_END else CorruptMessage
+    raise refuse(f"a record batch of {size} bytes for {tp} is smaller than its own header")
 
 
 def _refuse_client_batch(
@@ -197,7 +216,7 @@ def checked_batch(
     codec, size = Codec(header.attributes & CODEC_MASK), LENGTH_END + header.length
     pieces = chunks(codec, memoryview(data)[HEADER_BYTES:size], chunks_of)
     if config.compact:
-        pieces = _limited(pieces, tp)
+        pieces = limited(pieces, f"a batch for {tp}, which is compacted,")
     try:
         content = check_chunks(pieces, header.record_count, header.base_timestamp)
     except CorruptMessage as error:
@@ -211,15 +230,13 @@ def checked_batch(
     return CheckedBatch(changed, (*content[:3], -1))
 
 
-def _limited(pieces: Iterator[Buffer], tp: TopicPartition) -> Iterator[Buffer]:
-    """On a compacted topic, what the cleaner could not unpack is refused."""
+def limited(pieces: Iterator[Buffer], what: str) -> Iterator[Buffer]:
+    """What nobody here unpacks again is refused: on a compacted topic the cleaner would have to."""
     left = MAX_DECOMPRESSED_BYTES
     for piece in pieces:
         left -= len(piece)
         if left < 0:
-            raise RecordTooLarge(
-                f"a batch for {tp}, which is compacted, holds more than {MAX_DECOMPRESSED_BYTES} bytes"
-            )
+            raise RecordTooLarge(f"{what} holds more than {MAX_DECOMPRESSED_BYTES} bytes")
         yield piece
 
 
@@ -238,13 +255,13 @@ def _fault(content: Summary, header: Header, config: LogConfig, now_ms: int) -> 
         if config.log_append_time or newest == NO_TIMESTAMP:
             return _Fault.KEY_OR_TIME
     if not config.log_append_time:
-        earliest, latest = _time_limits(config, now_ms)
+        earliest, latest = time_limits(config, now_ms)
         if newest > latest or oldest < earliest:
             return _Fault.KEY_OR_TIME
     return _Fault.OFFSET if misplaced >= 0 and not _is_rebuilt(header, config) else None
 
 
-def _time_limits(config: LogConfig, now_ms: int) -> tuple[int, int]:
+def time_limits(config: LogConfig, now_ms: int) -> tuple[int, int]:
     before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
     return LONG_MIN if before == LONG_MAX else now_ms - before, LONG_MAX if after == LONG_MAX else now_ms + after
 
@@ -274,7 +291,7 @@ def _refusal_of_records(
     keyless: list[RecordError] = []
     untimely: list[RecordError] = []
     stamped = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
-    earliest, latest = _time_limits(config, now_ms)
+    earliest, latest = time_limits(config, now_ms)
     allowed = (
         f"[{to_long(now_ms - config.message_timestamp_before_max_ms)}, "
         f"{to_long(now_ms + config.message_timestamp_after_max_ms)}]"
@@ -349,19 +366,27 @@ def with_codec(
         return data
     if content is not None and content[1] < 0:
         raise UnknownServerError(f"Invalid negative timestamp {content[1]} in a batch for {tp}")  # as Kafka
-    codec = Codec.named(config.compression_type)
-    levels = {
-        Codec.GZIP: config.compression_gzip_level,
-        Codec.LZ4: config.compression_lz4_level,
-        Codec.ZSTD: config.compression_zstd_level,
-    }
-    changed = recompressed(data, 0, header, codec, levels.get(codec), renumber=content is not None and content[3] >= 0)
+    codec, level = target_codec(header.codec, config)
+    changed = recompressed(data, 0, header, codec, level, renumber=content is not None and content[3] >= 0)
     if len(changed) > config.max_message_bytes:
         raise RecordTooLarge(
             f"a batch of {len(changed)} bytes for {tp}, under compression.type={config.compression_type}, exceeds "
             f"max.message.bytes={config.max_message_bytes}"
         )
     return changed
+
+
+def target_codec(source: Codec, config: LogConfig) -> tuple[Codec, int | None]:
+    """The codec under which records are stored that came under another one, and its level if one is set."""
+    if config.compression_type == "producer":
+        return source, None
+    codec = Codec.named(config.compression_type)
+    levels = {
+        Codec.GZIP: config.compression_gzip_level,
+        Codec.LZ4: config.compression_lz4_level,
+        Codec.ZSTD: config.compression_zstd_level,
+    }
+    return codec, levels.get(codec)
 
 
 def replicated_batches(data: Buffer, tp: TopicPartition) -> AppendInfo | None:

@@ -34,6 +34,7 @@ LENGTH_END = 12  # base offset and length; the length counts what follows
 MAGIC = 2
 MIN_LENGTH = HEADER_BYTES - LENGTH_END
 MAGIC_AT, CRC_AT, ATTRIBUTES_AT, MAX_TIMESTAMP_AT = 16, 17, 21, 35
+PRODUCER_ID_END = 51
 FLAGS_AT = ATTRIBUTES_AT + 1  # of the attributes, the byte with all that is in use
 
 CODEC_MASK = 0b111

@@ -48,8 +48,11 @@ WriteTo = Callable[[str], object]  # writes to a path
 ChunksOf = Callable[[WriteTo], Iterator[bytes]]  # what was written, while it is written
 
 
-def chunks(codec: Codec, data: Buffer, chunks_of: ChunksOf) -> Iterator[Buffer]:
-    """CorruptCompression where Kafka's classes fail, once the chunks before it are taken."""
+def chunks(codec: Codec, data: Buffer, chunks_of: ChunksOf, *, any_lz4_header: bool = False) -> Iterator[Buffer]:
+    """CorruptCompression where Kafka's classes fail, once the chunks before it are taken.
+
+    `any_lz4_header`: the checksum of a frame's header is not compared, as in message format 0.
+    """
     view = memoryview(data)
     try:
         match codec:
@@ -60,7 +63,7 @@ def chunks(codec: Codec, data: Buffer, chunks_of: ChunksOf) -> Iterator[Buffer]:
             case Codec.SNAPPY:
                 yield from _snappy_chunks(view)
             case Codec.LZ4:
-                yield from _lz4_chunks(view)
+                yield from _lz4_chunks(view, any_lz4_header)
             case Codec.ZSTD:
                 yield from _zstd_chunks(view, chunks_of)
     except (cramjam.DecompressionError, OSError, zlib.error) as error:
@@ -129,7 +132,7 @@ def _snappy_block(block: memoryview) -> bytearray:
     return out
 
 
-def _lz4_chunks(view: memoryview) -> Iterator[memoryview]:
+def _lz4_chunks(view: memoryview, any_header: bool) -> Iterator[memoryview]:
     """Each block becomes a frame of its own, so that the library checks the block's checksum."""
     magic, flags, size_code = LZ4_START.unpack_from(view)
     at = LZ4_START.size + (8 if flags & LZ4_CONTENT_SIZE else 0)
@@ -137,12 +140,12 @@ def _lz4_chunks(view: memoryview) -> Iterator[memoryview]:
         raise CorruptCompression(Codec.LZ4, f"{magic:#010x} with flags {flags:#010b} opens no frame as Kafka writes it")
     if not 4 <= size_code >> 4 <= 7 or size_code & 0xF:
         raise CorruptCompression(Codec.LZ4, f"a frame with the block size {size_code:#04x}")
-    if view[at] != _lz4_checksum(view[4:at]):
+    if view[at] != lz4_checksum(view[4:at]) and not any_header:
         raise CorruptCompression(Codec.LZ4, "the checksum of the frame's header does not match")
     at += 1
     with_checksum = flags & LZ4_BLOCK_CHECKSUM
     descriptor = bytes([LZ4_KAFKA_FLAGS | with_checksum, size_code])
-    header = U32_LE.pack(LZ4_MAGIC) + descriptor + bytes([_lz4_checksum(memoryview(descriptor))])
+    header = U32_LE.pack(LZ4_MAGIC) + descriptor + bytes([lz4_checksum(memoryview(descriptor))])
     out = bytearray(1 << (8 + 2 * (size_code >> 4)))
     while length := U32_LE.unpack_from(view, at)[0]:
         end = at + 4 + (length & ~LZ4_STORED) + (4 if with_checksum else 0)
@@ -152,7 +155,7 @@ def _lz4_chunks(view: memoryview) -> Iterator[memoryview]:
         at = end
 
 
-def _lz4_checksum(descriptor: memoryview) -> int:
+def lz4_checksum(descriptor: memoryview) -> int:
     """A byte of its xxHash32, which is defined by these numbers. Of at most 15 bytes."""
     mask, h = 0xFFFF_FFFF, 374761393 + len(descriptor)
     words = len(descriptor) // 4 * 4

@@ -5,12 +5,13 @@ import asyncio
 import pytest
 
 from leadline.model import TopicPartition
+from leadline.records.message_set import entries
 from leadline.wire.messages import FetchRequest, FetchResponse
 from tests.support.in_memory_broker import InMemoryClient, run
 from tests.support.logs import batch
 
 TP = TopicPartition("orders", 0)
-BY_NAME, BY_ID = range(4, 13), range(13, 17)
+OLD, BY_NAME, BY_ID = range(4), range(4, 13), range(13, 17)
 
 
 def fetch(client: InMemoryClient, version: int, offset: int = 0, partition: int = 0, **more: int) -> FetchRequest:
@@ -46,11 +47,17 @@ def test_records_and_watermarks_come_in_every_version(version: int) -> None:
     run(test)
 
 
-@pytest.mark.parametrize("version", range(4))
-def test_versions_with_old_records_are_refused(version: int) -> None:
+@pytest.mark.parametrize("version", OLD)
+def test_old_versions_get_messages_of_their_format(version: int) -> None:
     async def test(client: InMemoryClient) -> None:
         await client.create("orders")
-        assert (await read(client, version)).error_code == 35  # UNSUPPORTED_VERSION
+        await client.produce(TP, batch(3, size=100))
+        part = await read(client, version, offset=1)
+        assert (part.error_code, part.high_watermark) == (0, 3)
+        assert isinstance(part.records, memoryview)
+        messages = list(entries(part.records))
+        assert [(entry.offset, entry.magic) for entry in messages] == [(1, version // 2), (2, version // 2)]
+        assert [tuple(map(bytes, entry.content())) for entry in messages] == [(b"k1", b"v" * 100), (b"k2", b"v" * 100)]  # type: ignore[arg-type]
 
     run(test)
 

@@ -39,6 +39,7 @@ from tests.support.authorized_broker import ALICE, AUTHORIZER, DENY, AuthorizedB
 from tests.support.brokers import joined
 from tests.support.in_memory_broker import PATIENCE_S, InMemoryClient, in_memory_broker
 from tests.support.logs import batch
+from tests.support.message_sets import plain as message_set
 from tests.support.waiting import eventually
 
 BOB = Principal("User", "bob")
@@ -224,6 +225,41 @@ def test_a_transaction_in_the_second_batch_is_not_appended_2018_17196() -> None:
     run_authorized(test)
 
 
+@pytest.mark.parametrize("version", range(3))
+def test_message_sets_of_old_producers_need_the_right_to_write(version: int) -> None:
+    async def test(broker: AuthorizedBroker) -> None:
+        await broker.root.create("t")
+        alice, messages = broker.client(), message_set(version // 2)
+        assert (await alice.produce(T0, messages, version=version)).error_code == TOPIC_REFUSED
+        assert (
+            await alice.produce(TopicPartition("missing", 0), messages, version=version)
+        ).error_code == TOPIC_REFUSED
+        broker.put(WRITES_T)
+        assert (await alice.produce(T0, messages, version=version)).error_code == 0
+        transactional = batch(1, producer_id=5, transactional=True)
+        assert (await alice.produce(T0, transactional, version=version)).error_code == TXN_REFUSED
+        assert log_end(broker) == 3
+
+    run_authorized(test)
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_old_consumers_need_the_right_to_read(version: int) -> None:
+    async def test(broker: AuthorizedBroker) -> None:
+        await broker.root.create("t")
+        await broker.root.create("off", message_downconversion_enable="false")
+        await broker.root.produce(T0)
+        request = fetch_request(topics=("t", "off", "missing"), version=version)
+        alice = broker.client()
+        refused = await alice.send(request, FetchResponse, version)
+        assert codes_of(refused) == dict.fromkeys(("t", "off", "missing"), TOPIC_REFUSED)
+        assert not any(part.records for topic in refused.responses for part in topic.partitions)
+        broker.put(READS_T)
+        assert codes_of(await alice.send(request, FetchResponse, version))["t"] == 0
+
+    run_authorized(test)
+
+
 # CVE-2018-1288: fetches in the name of a follower
 
 
@@ -250,7 +286,7 @@ def codes_of(response: FetchResponse) -> dict[str, int]:
     return {topic.topic: part.error_code for topic in response.responses for part in topic.partitions}
 
 
-@pytest.mark.parametrize("version", range(4, 17))
+@pytest.mark.parametrize("version", range(17))
 def test_a_fetch_as_a_follower_needs_the_rights_of_a_broker_2018_1288(version: int) -> None:
     async def test(broker: AuthorizedBroker) -> None:
         await broker.root.create("t")

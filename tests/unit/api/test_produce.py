@@ -10,7 +10,7 @@ from tests.support.in_memory_broker import InMemoryClient, run
 from tests.support.logs import batch
 
 TP = TopicPartition("orders", 0)
-VERSIONS = range(3, 12)
+VERSIONS = range(12)
 
 
 def request(acks: int, records: bytes, topic: str = TP.topic) -> ProduceRequest:
@@ -29,15 +29,6 @@ def test_offsets_go_on_in_every_version_and_with_all_acks() -> None:
                 assert (part.error_code, part.base_offset, part.log_append_time_ms) == (0, expected, -1)
                 assert part.log_start_offset == (0 if version >= 5 else -1)
                 expected += 1
-
-    run(test)
-
-
-@pytest.mark.parametrize("version", range(3))
-def test_versions_with_old_records_are_refused(version: int) -> None:
-    async def test(client: InMemoryClient) -> None:
-        await client.create("orders")
-        assert (await client.produce(TP, version=version)).error_code == 35  # UNSUPPORTED_VERSION
 
     run(test)
 

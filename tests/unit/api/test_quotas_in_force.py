@@ -68,7 +68,9 @@ def size_of(response: m.FetchResponse) -> int:
     return len(records)
 
 
-@pytest.mark.parametrize("version", [3, 7, 8, 9, 11])  # the first request is decoded, the others match its template
+@pytest.mark.parametrize(
+    "version", [1, 2, 3, 7, 8, 9, 11]
+)  # the first request is decoded, the others match its template
 def test_a_produce_is_throttled_for_its_bytes_on_both_paths(version: int) -> None:
     async def scenario(client: InMemoryClient, clock: ManualClock) -> None:
         await client.create(TP.topic)

@@ -11,7 +11,6 @@ from leadline.wire.apis import API_VERSIONS, APIS
 from leadline.wire.codec import decode, to_bytes
 from leadline.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
-FETCH, OLDEST_FETCH = 1, 4  # before it, records had another format
 CONTEXT = Context(cast(Services, None), 3, None, ClientConnection("", ""), AUTHORIZATION[18])
 
 
@@ -31,8 +30,8 @@ def test_all_requests_are_advertised_with_their_versions() -> None:
     response = api_versions(request, CONTEXT)
     advertised = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
     versions = {key: (api.versions[0], api.versions[-1]) for key, api in APIS.items()}
-    assert advertised == versions | {FETCH: (OLDEST_FETCH, versions[FETCH][1])}
-    assert (advertised[0], advertised[1], advertised[18]) == ((0, 11), (4, 16), (0, 3))
+    assert advertised == versions
+    assert (advertised[0], advertised[1], advertised[18]) == ((0, 11), (0, 16), (0, 3))
     assert decode(ApiVersionsResponse, to_bytes(response, 3), 3) == response
     assert ApiVersionsRequest.API_KEY == API_VERSIONS
 
