@@ -15,7 +15,7 @@ from leadline.broker.listener_security import ListenerSecurities
 from leadline.broker.net import Net
 from leadline.cluster.dynamic_configs import BROKERS, TOPICS, DynamicConfigs
 from leadline.config.alter import check_listeners
-from leadline.config.broker import BrokerConfig, BrokerSettings, broker_settings
+from leadline.config.broker import BrokerConfig, BrokerSettings, broker_settings, unknown_protection
 from leadline.config.crosschecks import connections_per_ip
 from leadline.config.live_settings import LiveSettings
 from leadline.config.topic import LogConfig
@@ -70,6 +70,7 @@ class Reconfiguration:
     ) -> None:
         self._settings, self._configs, self._dirs = settings, configs, dirs
         self._net, self._throttles, self._securities = net, throttles, securities
+        self._unknown: set[str] = set()  # names of settings that the cluster holds, and that would protect something
 
     async def start(self, tree: Tree, upkeep: LogTasks, controller: Controller) -> None:
         self._upkeep, self._controller = upkeep, controller
@@ -91,8 +92,10 @@ class Reconfiguration:
             self._controller.settings_changed(None)
 
     def _reconfigure(self) -> None:
-        merged = self._settings.layers(self._configs.default, self._configs.broker).merged()
-        changed = broker_settings(merged)
+        layers = self._settings.layers(self._configs.default, self._configs.broker)
+        merged = layers.merged()
+        changed = broker_settings(merged, layers.stored)
+        self._report_unknown(set(unknown_protection(changed.listeners, layers.stored)))
         check_listeners(self._settings.current, changed)
         limits, stores = limits_of(changed), self._securities.changed_stores(changed)
         self._settings.replace(changed)
@@ -103,6 +106,12 @@ class Reconfiguration:
         _limit_replication(self._throttles, changed.broker, merged)
         for topic in self._configs.topics:
             self._dirs.update_config(topic)
+
+    def _report_unknown(self, names: set[str]) -> None:
+        """Once each, as long as the cluster holds them."""
+        for name in sorted(names - self._unknown):
+            log.warning("%s is set in the cluster and has no effect: there is no such setting", name)
+        self._unknown = names
 
 
 def limits_of(settings: BrokerSettings) -> ConnectionLimits:

@@ -8,7 +8,7 @@ Pure: text in, values out.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -183,7 +183,11 @@ class BrokerSettings:
         return {name.removeprefix(prefix): text for name, text in self.properties.items() if name.startswith(prefix)}
 
 
-def broker_settings(properties: Mapping[str, str]) -> BrokerSettings:
+_OF_ZOOKEEPER = {"zookeeper.set.acl", "zookeeper.ssl.client.enable"}
+
+
+def broker_settings(properties: Mapping[str, str], stored: Container[str] = ()) -> BrokerSettings:
+    """`stored`: names that the cluster holds. What is misspelt there has no effect, as in Kafka."""
     if refused := next((name for name in _NOT_SUPPORTED if name in properties), None):
         raise InvalidSetting(f"{refused}={properties[refused].strip()}: not supported: {_NOT_SUPPORTED[refused]}")
     set_here = with_node_id(properties)
@@ -197,24 +201,28 @@ def broker_settings(properties: Mapping[str, str]) -> BrokerSettings:
         ignored=tuple(sorted(_ignored(properties, listeners))),
         properties=set_here,
     )
-    _check_protection_names(listeners, set_here)
+    if unknown := next((name for name in unknown_protection(listeners, set_here) if name not in stored), None):
+        raise InvalidSetting(f"unknown setting {unknown}{nearest(_without_listener(unknown), BrokerConfig.table())}")
     _check_listener_settings(listeners, set_here)
     _check_inter_broker_mechanism(settings)
     return settings
 
 
-def _check_protection_names(listeners: Listeners, properties: Mapping[str, str]) -> None:
+def unknown_protection(listeners: Listeners, properties: Iterable[str]) -> Iterator[str]:
     """Kafka passes over what it does not know. A misspelt name would leave a listener with less protection than meant.
 
     A mechanism may stand before the name.
     """
     for name in properties:
-        prefixed = _OF_LISTENER.fullmatch(name)
-        base = prefixed[2] if prefixed else name
-        is_protection = any(f".{part}" in f".{base}" for part in _PROTECTION)
-        is_ours = prefixed is None or _is_of_listener(name, listeners)
+        is_protection = any(f".{part}" in f".{_without_listener(name)}" for part in _PROTECTION)
+        is_ours = _OF_LISTENER.fullmatch(name) is None or _is_of_listener(name, listeners)
         if is_protection and is_ours and name not in BrokerConfig.table() and row_of(name) is None:
-            raise InvalidSetting(f"unknown setting {name}{nearest(base, BrokerConfig.table())}")
+            yield name
+
+
+def _without_listener(name: str) -> str:
+    prefixed = _OF_LISTENER.fullmatch(name)
+    return prefixed[2] if prefixed else name
 
 
 def _check_listener_settings(listeners: Listeners, properties: Mapping[str, str]) -> None:
@@ -297,3 +305,5 @@ def _ignored(properties: Mapping[str, str], listeners: Listeners) -> Iterator[st
             yield f"{name} (listeners cannot have different values, in Kafka too)"
         elif row.support is Support.ACCEPTED:
             yield f"{name} ({row.why})"
+        elif name in _OF_ZOOKEEPER and not properties.get("zookeeper.connect"):
+            yield f"{name} (without zookeeper.connect there is no ZooKeeper to protect)"

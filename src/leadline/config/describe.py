@@ -81,7 +81,13 @@ class ConfigLayers:
 
     def settings(self) -> BrokerSettings:
         """The resulting settings."""
-        return broker_settings({name: text for name, text in self.merged().items() if name not in DYNAMIC_ONLY})
+        static = {name: text for name, text in self.merged().items() if name not in DYNAMIC_ONLY}
+        return broker_settings(static, self.stored)
+
+    @property
+    def stored(self) -> set[str]:
+        """The names that the cluster holds."""
+        return {*self.dynamic_default, *self.dynamic_broker}
 
     def topic_defaults(self) -> LogConfig:
         return topic_defaults(typed_values(_of_topics(self.merged())))

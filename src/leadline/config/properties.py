@@ -9,6 +9,7 @@ from collections.abc import Iterator
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _SEPARATOR = re.compile(r"(?<!\\)(?:[=:]|\s+[=:]?)\s*")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
+_BLANKS = "".join(map(chr, range(0x21)))  # which Kafka drops at the end of a value, also where they are escaped
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -20,7 +21,7 @@ def parse_properties(text: str) -> dict[str, str]:
     properties: dict[str, str] = {}
     for line in _logical_lines(text):
         key, *value = _SEPARATOR.split(line, maxsplit=1)
-        properties[_ESCAPE.sub(unescape, key)] = _ESCAPE.sub(unescape, value[0]) if value else ""
+        properties[_ESCAPE.sub(unescape, key)] = _ESCAPE.sub(unescape, value[0]).rstrip(_BLANKS) if value else ""
     return properties
 
 
@@ -40,6 +41,6 @@ def _logical_lines(text: str) -> Iterator[str]:
         if (len(line) - len(line.rstrip("\\"))) % 2:
             logical += line[:-1]
             continue
-        if logical := (logical + line).rstrip():
+        if (logical := logical + line).strip():
             yield logical
         logical = ""

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from leadline.broker.broker import Broker
 from leadline.broker.net import Net
 from leadline.config.broker import kafka_table
@@ -153,6 +155,24 @@ def test_a_changed_setting_of_a_broker_is_obeyed_at_once_and_so_is_the_old_one_a
                 await until_equal(partial(look, broker), before, name)
 
     asyncio.run(scenario())
+
+
+def test_a_misspelt_name_that_the_cluster_holds_is_reported_and_stops_neither_a_change_nor_a_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kafka stores any name."""
+    misspelt = "ssl.keystore.locatoin"
+
+    async def scenario() -> None:
+        async with broker_in_process(tmp_path) as broker:
+            await alter(broker, {misspelt: "/x", "max.connections": "7"})
+            await until_equal(lambda: net_of(broker).limits.max_connections, 7, "max.connections")
+        async with broker_in_process(tmp_path) as broker:
+            assert net_of(broker).limits.max_connections == 7
+
+    asyncio.run(scenario())
+    line = f"{misspelt} is set in the cluster and has no effect: there is no such setting"
+    assert [record.getMessage() for record in caplog.records].count(line) == 2, "once in each run"
 
 
 def test_a_changed_setting_of_a_topic_is_obeyed_by_its_running_log(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 import leadline
 from leadline.config.authorizer import ACL_AUTHORIZER
 from leadline.config.broker import BrokerConfig, broker_settings
+from leadline.config.describe import ConfigLayers
 from leadline.config.topic import LogConfig
 from leadline.config.values import LONG_MAX, InvalidSetting
 
@@ -178,6 +179,21 @@ def test_a_setting_without_effect_is_named_with_the_reason() -> None:
         "listener.name.<listener>.<mechanism>.sasl.jaas.config)",
         "ssl.provider (it belongs to Java's TLS)",
     )
+
+
+def test_protection_of_a_zookeeper_that_is_not_there_has_no_effect() -> None:
+    protection = {"zookeeper.set.acl": "true"}
+    (reason,) = broker_settings(protection).ignored
+    assert reason == "zookeeper.set.acl (without zookeeper.connect there is no ZooKeeper to protect)"
+    assert broker_settings({**protection, "zookeeper.connect": "localhost:2181"}).ignored == ()
+
+
+@pytest.mark.parametrize("name", ["ssl.keystore.locatoin", "listener.name.plaintext.sasl.enabeld.mechanisms"])
+def test_a_misspelt_name_is_refused_in_a_file_and_has_no_effect_where_the_cluster_holds_it(name: str) -> None:
+    with pytest.raises(InvalidSetting, match=f"unknown setting {name}"):
+        broker_settings({name: "x"})
+    assert [text for text in broker_settings({name: "x"}, stored={name}).ignored if text.startswith(name)]
+    assert ConfigLayers(dynamic_broker={name: "x"}).settings().ignored
 
 
 def test_the_settings_of_the_authorizer_are_obeyed() -> None:

@@ -30,6 +30,7 @@ def test_a_line_is_a_key_and_a_value(text: str, properties: dict[str, str]) -> N
         (r"letter=\u00e4", {"letter": "ä"}),
         (r"path=C:\\logs", {"path": "C:\\logs"}),
         (r"other=\q", {"other": "q"}),
+        ("blank=x\\ \t", {"blank": "x"}),  # Kafka trims what Java's properties keep
     ],
 )
 def test_a_backslash_escapes_the_next_character(text: str, properties: dict[str, str]) -> None:

@@ -28,7 +28,9 @@ from leadline.cli.start.derived_settings import derived_brokers, folder_of
 from leadline.cli.start.log_lines import PERIOD_S, CondensedLines
 from leadline.cli.start.several_brokers import brokers_in, run_brokers
 from leadline.cli.terminal import StatusLine, print_or_drop
+from leadline.cluster.metadata_cache import Endpoint
 from leadline.config.broker import BrokerSettings, broker_settings
+from leadline.config.listeners import Listeners
 from leadline.config.properties import parse_properties
 from leadline.config.values import InvalidSetting
 from leadline.coordination.database import TreeInUse
@@ -314,7 +316,6 @@ def _progress(recovery: RecoveryProgress) -> str:
 def _ready_text(broker: Broker, seconds: float) -> str:
     dirs = broker.dirs
     size = sum(log.size for log in dirs.logs.values())
-    advertised = next(iter(broker.advertised.values()))
     offline, zookeeper = dirs.offline_logs(), broker.settings.broker.zookeeper_connect
     lines = [f"Leadline {__version__}, ready after {time_text(seconds)} ({walker.DESCRIPTION})"]
     lines += [f"  listens  {name} on {host_text(at.host)}:{at.port}" for name, at in broker.addresses.items()]
@@ -327,8 +328,16 @@ def _ready_text(broker: Broker, seconds: float) -> str:
     if len(offline) > MAX_OFFLINE_SHOWN:
         lines.append(f"  offline  {count_text(len(offline) - MAX_OFFLINE_SHOWN, 'more partition')}")
     lines.append(f"  holds    {len(dirs.logs)} partitions, {size_text(size)}")
-    lines.append(f"  try      leadline topics list --bootstrap-server {advertised.host}:{advertised.port}")
+    lines.append(f"  try      leadline topics list {connection_options(broker.settings.listeners, broker.advertised)}")
     return "\n".join(lines)
+
+
+def connection_options(listeners: Listeners, advertised: Mapping[str, Endpoint]) -> str:
+    """Of a command: to a listener that anybody may use, if there is one."""
+    protected = {listener.name for listener in listeners.advertised if listener.protocol.sasl or listener.protocol.tls}
+    name = next((name for name in advertised if name not in protected), next(iter(advertised)))
+    properties = " --command-config FILE" if name in protected else ""
+    return f"--bootstrap-server {advertised[name].host}:{advertised[name].port}{properties}"
 
 
 def _state(log_dir: LogDir, logs: int) -> str:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from leadline.cli.start.command import port_number, with_port
+from leadline.cli.start.command import connection_options, port_number, with_port
+from leadline.cluster.metadata_cache import Endpoint
+from leadline.config.broker import broker_settings
 from leadline.config.values import InvalidSetting
 from tests.support.broker import leadline
 
@@ -44,6 +46,24 @@ def test_a_port_for_several_listeners_is_refused() -> None:
 def test_what_is_no_port_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="a port is a number from 0 to 65535"):
         port_number(text)
+
+
+@pytest.mark.parametrize(
+    ("listeners", "options"),
+    [
+        ("SSL://:9093,PLAINTEXT://:9092", "--bootstrap-server me:9092"),
+        ("SSL://:9093,SASL_SSL://:9094", "--bootstrap-server me:9093 --command-config FILE"),
+        ("SASL_PLAINTEXT://:9094", "--bootstrap-server me:9094 --command-config FILE"),
+    ],
+)
+def test_the_hint_of_a_start_has_client_properties_where_all_listeners_are_protected(
+    listeners: str, options: str
+) -> None:
+    settings = {"listeners": listeners, "security.inter.broker.protocol": listeners.partition(":")[0]}
+    logins = {"sasl.enabled.mechanisms": "PLAIN", "sasl.mechanism.inter.broker.protocol": "PLAIN"}
+    parsed = broker_settings({**settings, **logins}).listeners
+    advertised = {listener.name: Endpoint("me", listener.port) for listener in parsed.advertised}
+    assert connection_options(parsed, advertised) == options
 
 
 def refusal(*arguments: str) -> str:
