@@ -9,10 +9,9 @@ from collections.abc import Callable
 from leadline.config.values import InvalidSetting
 from leadline.runtime.ports import Chance
 from leadline.security.jaas import LoginModule
-from leadline.security.plain import PLAIN, PlainClient
-from leadline.security.sasl_client_authenticator import SaslClientAuthenticator
-from leadline.security.scram import ScramClient
-from leadline.security.scram_credentials import RANDOM_BYTES, SCRAM_MECHANISMS, random_text
+from leadline.security.plain import PLAIN
+from leadline.security.sasl_client_authenticator import SaslClientAuthenticator, password_exchange
+from leadline.security.scram_credentials import SCRAM_MECHANISMS
 from leadline.security.secret import Secret
 
 OWN_MECHANISMS = (PLAIN, *SCRAM_MECHANISMS)
@@ -35,12 +34,10 @@ def own_login(setting: str, mechanism: str, module: LoginModule | None, chance: 
             f"{setting}: username and password are missing, by which this broker logs in to the others "
             f"(sasl.mechanism.inter.broker.protocol={mechanism})"
         )
-    if mechanism == PLAIN:
-        return lambda: SaslClientAuthenticator(PLAIN, PlainClient(name, password))
-    scram, by_token = SCRAM_MECHANISMS[mechanism], options.get("tokenauth", _NOTHING).reveal().lower() == b"true"
+    by_token = options.get("tokenauth", _NOTHING).reveal().lower() == b"true"
 
-    def new_scram_login() -> SaslClientAuthenticator:
-        nonce = random_text(chance.secret_bytes(RANDOM_BYTES))
-        return SaslClientAuthenticator(mechanism, ScramClient(scram, name, password, nonce, by_token))
+    def new_login() -> SaslClientAuthenticator:
+        exchange = password_exchange(mechanism, name, password, chance.secret_bytes, by_token=by_token)
+        return SaslClientAuthenticator(mechanism, exchange)
 
-    return new_scram_login
+    return new_login

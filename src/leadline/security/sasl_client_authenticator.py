@@ -1,4 +1,4 @@
-"""The login of this broker to another one: the peer's answers in, what to do out.
+"""A login to a broker, of another broker or of a client of our own: the peer's answers in, what to do out.
 
 Pure: no socket, no clock. The caller carries out a step and comes back with its result, until the login is complete.
 
@@ -10,8 +10,8 @@ Pure: no socket, no clock. The caller carries out a step and comes back with its
     DERIVATION      PBKDF2, in a thread        the salted password           SaslAuthenticate v2       AUTHENTICATE
     any             any                        a refusal, or nonsense        LoginRefused              FAILED
 
-Peers are brokers of Kafka 2.5 or later, so nobody asks for their versions. A login that ends is repeated on the same
-connection, with another authenticator.
+Other brokers are those of Kafka 2.5 or later, so nobody asks for their versions; clients know them and say which
+SaslAuthenticate it is. A login that ends is repeated on the same connection, with another authenticator.
 
     a login is complete once the exchange is: by SCRAM the peer has then proven that it knows the password, too
     no step, no refusal and no repr contains a secret; words of the peer are quoted and cut
@@ -25,7 +25,9 @@ from typing import Protocol, TypeVar
 
 from leadline.errors import IllegalSaslState, UnsupportedSaslMechanism
 from leadline.model import NONE, Buffer
+from leadline.security.plain import PLAIN, PlainClient
 from leadline.security.scram import PasswordDerivation, ScramClient, ScramClientFailed
+from leadline.security.scram_credentials import RANDOM_BYTES, SCRAM_MECHANISMS, random_text
 from leadline.security.secret import Secret
 from leadline.wire.classes import Message
 from leadline.wire.frames import parse_response, request_bytes
@@ -44,7 +46,7 @@ M = TypeVar("M", bound=Message)
 
 
 class LoginRefused(Exception):
-    """The peer does not let this broker in, or is not what it claims to be."""
+    """The peer does not let us in, or is not what it claims to be."""
 
 
 class SaslClientExchange(Protocol):
@@ -81,8 +83,9 @@ class ClientLoginState(Enum):
 
 
 class SaslClientAuthenticator:
-    def __init__(self, mechanism: str, exchange: SaslClientExchange) -> None:
-        self._mechanism, self._exchange = mechanism, exchange
+    def __init__(self, mechanism: str, exchange: SaslClientExchange, version: int = AUTHENTICATE_VERSION) -> None:
+        """`version`: of SaslAuthenticate."""
+        self._mechanism, self._exchange, self._version = mechanism, exchange, version
         self.state = ClientLoginState.HANDSHAKE
 
     def begin(self) -> LoginRequest:
@@ -95,7 +98,7 @@ class SaslClientAuthenticator:
             if self.state is ClientLoginState.HANDSHAKE:
                 return self._handshake(_parsed(SaslHandshakeResponse, frame, HANDSHAKE_VERSION))
             assert self.state is ClientLoginState.AUTHENTICATE
-            return self._authenticate(_parsed(SaslAuthenticateResponse, frame, AUTHENTICATE_VERSION))
+            return self._authenticate(_parsed(SaslAuthenticateResponse, frame, self._version))
         except LoginRefused:
             self.state = ClientLoginState.FAILED
             raise
@@ -138,7 +141,16 @@ class SaslClientAuthenticator:
 
     def _token(self, message: bytes) -> LoginRequest:
         self.state = ClientLoginState.AUTHENTICATE
-        return _request(SaslAuthenticateRequest(auth_bytes=message), AUTHENTICATE_VERSION)
+        return _request(SaslAuthenticateRequest(auth_bytes=message), self._version)
+
+
+def password_exchange(
+    mechanism: str, username: str, password: Secret, random: Callable[[int], bytes], *, by_token: bool
+) -> SaslClientExchange:
+    """By PLAIN or SCRAM. `by_token`: the name is the id of a delegation token, the password its HMAC."""
+    if mechanism == PLAIN:
+        return PlainClient(username, password)
+    return ScramClient(SCRAM_MECHANISMS[mechanism], username, password, random_text(random(RANDOM_BYTES)), by_token)
 
 
 def quoted(words: str) -> str:

@@ -8,7 +8,7 @@ Properties go by the names of Kafka's clients. Logins are by PLAIN or SCRAM, del
 import secrets
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -16,9 +16,14 @@ from typing import NamedTuple, TypeVar
 from leadline import __version__
 from leadline.config.values import InvalidSetting
 from leadline.security.client_properties import ClientLogin, SecurityProperties
-from leadline.security.plain import PLAIN, PlainClient
-from leadline.security.scram import ScramClient, ScramClientFailed, ScramClientState
-from leadline.security.scram_credentials import RANDOM_BYTES, SCRAM_MECHANISMS, random_text
+from leadline.security.sasl_client_authenticator import (
+    ClientLoginStep,
+    LoginComplete,
+    LoginRefused,
+    SaslClientAuthenticator,
+    password_exchange,
+)
+from leadline.security.scram import PasswordDerivation
 from leadline.spark.errors import JobFailed
 from leadline.wire.apis import API_VERSIONS, APIS, UNSUPPORTED_VERSION
 from leadline.wire.classes import Message
@@ -29,11 +34,8 @@ from leadline.wire.messages import (
     ApiVersionsResponse,
     ResponseHeader,
     SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-    SaslHandshakeRequest,
-    SaslHandshakeResponse,
 )
-from leadline.wire.primitives import MalformedRequest
+from leadline.wire.primitives import MalformedRequest, Piece
 
 M = TypeVar("M", bound=Message)
 
@@ -184,31 +186,29 @@ class BlockingConnection:
         raise Unreachable(f"{self.address} has no version of ApiVersions (api {API_VERSIONS})")
 
     def _authenticate(self, mechanism: str, login: ClientLogin) -> None:
-        shaken = self.ask(SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse)
-        if shaken.error_code:
-            raise AccessRefused(f"sasl.mechanism={mechanism}: {self.address} has {', '.join(shaken.mechanisms)}")
-        if mechanism == PLAIN:
-            self._exchange(PlainClient(login.username, login.password).evaluate(b""))
-            return
-        nonce = random_text(secrets.token_bytes(RANDOM_BYTES))
-        scram = ScramClient(SCRAM_MECHANISMS[mechanism], login.username, login.password, nonce, login.by_token)
-        challenge = b""
+        exchange = password_exchange(
+            mechanism, login.username, login.password, secrets.token_bytes, by_token=login.by_token
+        )
+        authenticator = SaslClientAuthenticator(mechanism, exchange, self._version(SaslAuthenticateRequest))
+        step: ClientLoginStep = authenticator.begin()
         try:
-            while scram.state is not ScramClientState.SIGNATURE:
-                challenge = self._exchange(scram.answer(challenge))
-            scram.answer(challenge)
-        except ScramClientFailed as error:
-            raise AccessRefused(f"{self.address}: {mechanism}: {error}") from None
-
-    def _exchange(self, message: bytes) -> bytes:
-        answer = self.ask(SaslAuthenticateRequest(auth_bytes=message), SaslAuthenticateResponse)
-        if answer.error_code:
-            raise AccessRefused(f"{self.address} refuses the login: {answer.error_message or 'wrong credentials'}")
-        return bytes(answer.auth_bytes)
+            while not isinstance(step, LoginComplete):
+                if isinstance(step, PasswordDerivation):
+                    step = authenticator.derived(step.run())
+                else:
+                    self._send_all([step.encode(self._next_correlation_id(), self._access.client_id)])
+                    step = authenticator.receive(self._frame())
+        except LoginRefused as error:
+            raise AccessRefused(f"{self.address} refuses the login by {mechanism}: {error}") from None
 
     def _write(self, request: Message, version: int) -> None:
+        self._send_all(request_frame(request, version, self._next_correlation_id(), self._access.client_id))
+
+    def _next_correlation_id(self) -> int:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
-        pieces = request_frame(request, version, self._correlation_id, self._access.client_id)
+        return self._correlation_id
+
+    def _send_all(self, pieces: Iterable[Piece]) -> None:
         try:
             for piece in pieces:
                 assert isinstance(piece, bytes | bytearray | memoryview)
