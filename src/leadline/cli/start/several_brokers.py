@@ -15,7 +15,7 @@ from pathlib import Path
 
 from leadline import __version__
 from leadline.cli.errors import print_error
-from leadline.cli.formatting import count_text, host_text, time_text
+from leadline.cli.formatting import count_text, host_text, ids_text, time_text
 from leadline.cli.processes import listener_on, process_text
 from leadline.cli.start.derived_settings import DerivedBroker, folder_of
 from leadline.cli.supervisor.broker_output import PrefixedLines
@@ -39,7 +39,7 @@ def run_brokers(brokers: Sequence[DerivedBroker], log_dirs: Sequence[str], argum
         print_error(problem)
     if problems:
         return 1
-    _warn_of_others(brokers, log_dirs)
+    warn_of_others(brokers, log_dirs)
     print_or_drop("\n".join(first_lines(brokers)))
     return asyncio.run(HostSupervisor(brokers, arguments, NotifySender(os.environ)).run())
 
@@ -127,12 +127,12 @@ def brokers_in(path: str) -> list[int]:
     return sorted(int(id) for name in folders if (id := name.removeprefix("broker_")).isdecimal())
 
 
-def _warn_of_others(brokers: Sequence[DerivedBroker], log_dirs: Sequence[str]) -> None:
+def warn_of_others(brokers: Sequence[DerivedBroker], log_dirs: Sequence[str]) -> None:
     ids = {broker.id for broker in brokers}
     if others := sorted({id for path in log_dirs for id in brokers_in(path)} - ids):
         print_error(
-            f"log.dirs also has the logs of {', '.join(f'broker {id}' for id in others)}, which is not started: "
-            "partitions that no other broker holds are offline"
+            f"log.dirs also has the logs of brokers that are not started ({ids_text(others)}): partitions that no "
+            "other broker holds are offline"
         )
 
 

@@ -1,19 +1,27 @@
-"""`leadline start`: which port it takes, and what it says of one that is taken."""
+"""`leadline start`: which port it takes, what it says of one that is taken, and what it tells a service manager."""
 
 import argparse
+import asyncio
 import os
 import socket
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from leadline.cli.start import command
 from leadline.cli.start.command import connection_options, port_number, with_port
 from leadline.cluster.metadata_cache import Endpoint
 from leadline.config.broker import broker_settings
 from leadline.config.values import InvalidSetting
-from tests.support.broker import leadline
+from leadline.log.log_loading import RecoveryProgress
+from leadline.runtime.notify_socket import NOTIFY_SOCKET, NotifyReceiver, NotifySender
+from tests.support.broker import RunningBroker, leadline, until_killed
+from tests.support.waiting import eventually
 
 
 @pytest.mark.parametrize(
@@ -67,8 +75,8 @@ def test_the_hint_of_a_start_has_client_properties_where_all_listeners_are_prote
 
 
 def refusal(*arguments: str) -> str:
-    command = [sys.executable, "-m", "leadline", "start", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    arguments = (sys.executable, "-m", "leadline", "start", *arguments)
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1, done
     (line,) = done.stderr.splitlines()
     return line
@@ -91,3 +99,42 @@ def test_a_taken_directory_is_reported_with_its_process(tmp_path: Path) -> None:
 
 def test_a_missing_file_is_named() -> None:
     assert refusal("nosuch.properties") == "leadline: nosuch.properties: No such file or directory"
+
+
+def test_a_broker_tells_its_service_manager_that_it_serves_and_that_it_stops(tmp_path: Path) -> None:
+    with closing(NotifyReceiver()) as manager:
+        broker = RunningBroker(tmp_path / "data", {}, environment={NOTIFY_SOCKET: manager.name})
+        with until_killed(broker):
+            assert broker.stop() == 0
+        notices = list(manager.notices())
+    assert notices == [
+        (broker.pid, {"READY": "1", "STATUS": "serves 0 partitions"}),
+        (broker.pid, {"STOPPING": "1", "STATUS": "stopping"}),
+    ]
+
+
+def test_a_long_start_reports_its_progress_and_asks_the_service_manager_for_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(command, "PROGRESS_S", 0.0)
+    progress = RecoveryProgress(logs=4, logs_done=1, bytes_total=2_000_000)
+
+    def is_received() -> bool:
+        received.extend(lines for _, lines in manager.notices())
+        return bool(received)
+
+    async def run() -> None:
+        started = asyncio.Event()
+        broker = cast(Any, SimpleNamespace(start=started.wait, dirs=SimpleNamespace(recovery=progress)))
+        starting = asyncio.create_task(command._start(broker, NotifySender({NOTIFY_SOCKET: manager.name})))
+        await eventually(is_received)
+        started.set()
+        await starting
+
+    received: list[dict[str, str]] = []
+    with closing(NotifyReceiver()) as manager:
+        asyncio.run(run())
+    assert received[0] == {
+        "STATUS": "recovering 0% of 2.0 MB, 1 of 4 partitions",
+        "EXTEND_TIMEOUT_USEC": str(command.MORE_TIME_S * 1_000_000),
+    }

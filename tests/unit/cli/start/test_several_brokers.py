@@ -19,9 +19,9 @@ from leadline.cli import main
 from leadline.cli.cluster.zookeeper_server import ZooKeeperServer
 from leadline.cli.processes import holder_of, process_text
 from leadline.cli.start.derived_settings import derived_brokers
-from leadline.cli.start.several_brokers import brokers_in, first_lines
+from leadline.cli.start.several_brokers import HostSupervisor, brokers_in, first_lines, warn_of_others
 from leadline.log.names import CLEAN_SHUTDOWN_FILE, LOCK_FILE, META_PROPERTIES_FILE
-from leadline.runtime.notify_socket import NOTIFY_SOCKET, NotifyReceiver
+from leadline.runtime.notify_socket import NOTIFY_SOCKET, NotifyReceiver, NotifySender
 from tests.conformance.kafka import jars
 from tests.conformance.kafka.broker import _free_port
 from tests.support.commands import COMMAND_S, LEADLINE
@@ -97,6 +97,26 @@ def test_one_broker_does_not_start_on_the_directory_of_several(
     assert "holds the logs of 2 brokers, in folders such as broker_5: start them with --brokers" in (
         capsys.readouterr().err
     )
+
+
+def test_brokers_that_are_not_started_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for id in (5, 8, 9):
+        (tmp_path / f"broker_{id}").mkdir()
+        (tmp_path / f"broker_{id}" / META_PROPERTIES_FILE).touch()
+    file = {"broker.id": "5", "zookeeper.connect": "zk", "log.dirs": str(tmp_path)}
+    warn_of_others(derived_brokers(file, 2, "host"), [str(tmp_path)])
+    assert "log.dirs also has the logs of brokers that are not started (8,9): partitions" in capsys.readouterr().err
+
+
+def test_a_broker_that_starts_for_long_gets_more_time_from_the_service_manager() -> None:
+    file = {"broker.id": "5", "zookeeper.connect": "zk"}
+    with closing(NotifyReceiver()) as manager:
+        supervisor = HostSupervisor(derived_brokers(file, 2, "host"), [], NotifySender({NOTIFY_SOCKET: manager.name}))
+        notice = {"STATUS": "recovering 40% of 9 GB", "EXTEND_TIMEOUT_USEC": "60000000"}
+        supervisor.broker_notified(supervisor.members[6], notice)
+        supervisor.broker_notified(supervisor.members[5], {"STOPPING": "1"})
+        (received,) = [lines for _, lines in manager.notices()]
+    assert received == {"STATUS": "broker 6: recovering 40% of 9 GB", "EXTEND_TIMEOUT_USEC": "60000000"}
 
 
 @pytest.fixture(scope="module")
