@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Literal
 
-Unit = Literal["s", "/s", "MB/s", "us", "ms/MB", "MB"]
+Unit = Literal["s", "/s", "MB/s", "us", "ms/MB", "MB", "cores"]
 
-MORE_IS_BETTER = frozenset({"/s", "MB/s"})
+MORE_IS_BETTER = frozenset({"/s", "MB/s", "cores"})
 FORMATS: dict[Unit, str] = {
     "s": "{:.3f} s",
     "/s": "{:,.0f} /s",
@@ -20,6 +20,7 @@ FORMATS: dict[Unit, str] = {
     "us": "{:.1f} us",
     "ms/MB": "{:.3f} ms/MB",
     "MB": "{:,.0f} MB",
+    "cores": "{:.2f} cores",
 }
 
 
@@ -39,6 +40,7 @@ class Row:
     goal: Goal | None = None
     leadline: list[float] = field(default_factory=list)
     kafka: list[float] = field(default_factory=list)
+    is_compared: bool = field(default=True, kw_only=True)  # False: neither more nor less of it is better
 
     def add(self, leadline: float, kafka: float) -> None:
         self.leadline.append(leadline)
@@ -81,7 +83,7 @@ class Row:
 
     def to_json(self) -> dict[str, object]:
         sides = {"leadline": self.leadline} | ({"kafka": self.kafka} if self.kafka else {})
-        ratios = {"ratio": self.ratio, "best_ratio": self.best_ratio} if self.kafka else {}
+        ratios = {"ratio": self.ratio, "best_ratio": self.best_ratio} if self.kafka and self.is_compared else {}
         return {
             "what": self.what,
             "unit": self.unit,
@@ -106,7 +108,7 @@ def table(name: str, rows: Sequence[Row], *, judged: bool) -> str:
 
 
 def _row(row: Row, *, judged: bool) -> str:
-    ratio = f"{row.ratio:.2f} ({row.best_ratio:.2f})" if row.kafka else ""
+    ratio = f"{row.ratio:.2f} ({row.best_ratio:.2f})" if row.kafka and row.is_compared else ""
     line = _line((f"  {row.what}", _samples(row, row.leadline), _samples(row, row.kafka), ratio))
     if row.met is None:
         return line
