@@ -227,8 +227,9 @@ class Plain:
 
 
 class Both:
-    def __init__(self, kafka: Side, ours: Side) -> None:
-        self.kafka, self.ours = kafka, ours
+    def __init__(self, kafka: Side, ours: Side, zookeeper: str = "") -> None:
+        """`zookeeper`: where Kafka's nodes are."""
+        self.kafka, self.ours, self.zookeeper = kafka, ours, zookeeper
         self.sides = (kafka, ours)
 
     def ask_and_compare(
@@ -328,7 +329,8 @@ def both_brokers(directory: Path, settings: Mapping[str, object] = SETTINGS) -> 
         broker(directory / "kafka", coordinator, **settings, log_dirs=",".join(theirs)) as kafka,
         _leadline(directory / "leadline", {**settings, "log.dirs": ",".join(ours)}) as us,
     ):
-        both = Both(Side("Kafka", "127.0.0.1", kafka.port, theirs), Side("Leadline", "localhost", us.port, ours))
+        sides = Side("Kafka", "127.0.0.1", kafka.port, theirs), Side("Leadline", "localhost", us.port, ours)
+        both = Both(*sides, coordinator.connect)
         yield both
         for side in both.sides:
             side.connection.close()

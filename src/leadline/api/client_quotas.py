@@ -32,8 +32,6 @@ from leadline.wire.messages import (
     DescribeClientQuotasResponse,
 )
 
-UNEXPECTED = "The server experienced an unexpected error when processing the request."
-
 _Described = DescribeClientQuotasResponse.EntryData
 _Altered = AlterClientQuotasResponse.EntryData
 _EntityNames = Mapping[str, str | None]  # by type; None: the default
@@ -55,7 +53,7 @@ async def describe_client_quotas(request: DescribeClientQuotasRequest, ctx: Cont
         return DescribeClientQuotasResponse(error_code=error.code, error_message=str(error), entries=None)
     except MalformedNode as error:
         return DescribeClientQuotasResponse(
-            error_code=UnknownServerError.code, error_message=f"{UNEXPECTED} {error}", entries=None
+            error_code=UnknownServerError.code, error_message=f"{UnknownServerError.usual} {error}", entries=None
         )
     return DescribeClientQuotasResponse(entries=entries)
 
@@ -69,7 +67,7 @@ def _component(component: DescribeClientQuotasRequest.ComponentData) -> QuotaFil
             return QuotaFilterComponent(component.entity_type, DEFAULT)
         case 2, _:
             return QuotaFilterComponent(component.entity_type, None)
-    raise UnknownServerError(UNEXPECTED)
+    raise UnknownServerError(UnknownServerError.usual)
 
 
 def _described(entity: ConfigEntity, values: Mapping[str, float]) -> _Described:
@@ -114,7 +112,7 @@ async def _alter(
     except WireError as error:
         return error
     except MalformedNode as error:
-        return UnknownServerError(f"{UNEXPECTED} {error}")
+        return UnknownServerError(f"{UnknownServerError.usual} {error}")
     return None
 
 

@@ -1,6 +1,7 @@
 """DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: the settings of topics and brokers."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,7 +19,7 @@ from leadline.config.describe import (
 )
 from leadline.config.values import ConfigType, InvalidSetting
 from leadline.controller.topics import check_name
-from leadline.errors import GroupIdNotFound, InvalidConfig, InvalidRequest, WireError
+from leadline.errors import GroupIdNotFound, InvalidConfig, InvalidRequest, UnknownServerError, WireError
 from leadline.model import NONE
 from leadline.wire.messages import (
     AlterConfigsRequest,
@@ -36,6 +37,7 @@ REBALANCES = "leadline.rebalances"
 # Of a request, for the table of authorization.
 PARTS = {TOPIC: "topics", BROKER: "brokers", BROKER_LOGGER: "brokers", CLIENT_METRICS: "brokers", GROUP: "groups"}
 ALL_BROKERS = ""
+_INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 
 _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Entry = DescribeConfigsResponse.DescribeConfigsResourceResult
@@ -90,10 +92,10 @@ async def _describe(resource: Resource, names: list[str] | None, ctx: Context) -
     if resource.type == GROUP:
         return [_rebalances(resource.name, ctx)]
     if resource.type != BROKER:
-        raise InvalidRequest(f"resource type {resource.type} has no settings: expected a topic (2) or a broker (4)")
+        raise InvalidRequest(InvalidRequest.usual)
     if resource.name == ALL_BROKERS:
         return describe_broker_defaults(layers, names)
-    _check_broker(resource.name, ctx)
+    _check_broker(resource.name, "Broker", ctx)
     return [*describe_broker(layers, names), *explanations(names, ctx.services.replicas, ctx.services.clock.now_ms())]
 
 
@@ -113,9 +115,11 @@ def _rebalances(group_id: str, ctx: Context) -> ConfigEntry:
     )
 
 
-def _check_broker(name: str, ctx: Context) -> None:
+def _check_broker(name: str, kind: str, ctx: Context) -> None:
     me = ctx.services.metadata.me.id
-    if name != str(me):
+    if not _INTEGER.fullmatch(name):
+        raise InvalidRequest(f"{kind} id must be an integer, but it is: {name}")
+    if int(name) != me:
         raise InvalidRequest(f"Unexpected broker id, expected {me} or empty string, but received {name}")
 
 
@@ -182,15 +186,15 @@ class ConfigEdit(NamedTuple):
     only_check: bool
     repeated: bool  # the request names the resource more than once
 
-    def changes(self) -> list[ConfigChange]:
-        twice = [name for name, count in Counter(name for name, _, _ in self.entries).items() if count > 1]
-        if twice:
-            raise InvalidRequest(f"the request names {', '.join(twice)} more than once")
+    def changes(self, *, of_topic: bool) -> list[ConfigChange]:
+        if len({name for name, _, _ in self.entries}) < len(self.entries):
+            raise InvalidRequest("Error due to duplicate config keys")
         nulls = [name for name, op, value in self.entries if value is None and op != AlterConfigOp.DELETE]
         if nulls:
             raise InvalidRequest(f"Null value not supported for : {', '.join(nulls)}")
         if unknown := [op for _, op, _ in self.entries if op not in list(AlterConfigOp)]:
-            raise InvalidRequest(f"unknown operation {unknown[0]}: expected 0 set, 1 delete, 2 append or 3 subtract")
+            message = f"Unknown operations type {unknown[0]}"
+            raise UnknownServerError(message) if of_topic else InvalidRequest(message)
         return [ConfigChange(name, AlterConfigOp(op), value) for name, op, value in self.entries]
 
 
@@ -201,22 +205,24 @@ async def _alter(resource: Resource, edit: ConfigEdit, ctx: Context) -> tuple[in
     """
     try:
         if edit.repeated:
-            raise InvalidRequest(f"the request names {resource.name!r} more than once")
+            raise InvalidRequest("Each resource must appear at most once.")
         change = _alter_topic if resource.type == TOPIC else _alter_broker
         await change(resource, edit, ctx)
     except InvalidSetting as error:
         is_config = resource.type == TOPIC or isinstance(error, NotApplicable)
-        return InvalidConfig.code if is_config else InvalidRequest.code, str(error)
+        prefix = f"Invalid config value for resource ConfigResource(type=TOPIC, name='{resource.name}'): "
+        is_value = resource.type == TOPIC and str(error).startswith("Invalid value")
+        return InvalidConfig.code if is_config else InvalidRequest.code, f"{prefix if is_value else ''}{error}"
     except WireError as error:
         return error.code, str(error)
     return NONE, None
 
 
 async def _alter_topic(resource: Resource, edit: ConfigEdit, ctx: Context) -> None:
-    changes = edit.changes()
-    resource.check_access(ctx)
     if not resource.name:
         raise InvalidRequest("Default topic resources are not allowed.")
+    changes = edit.changes(of_topic=True)
+    resource.check_access(ctx)
 
     def altered(current: Mapping[str, str]) -> dict[str, str]:
         return altered_topic(ctx.services.layers(), current if edit.keep else {}, changes)
@@ -229,12 +235,12 @@ async def _alter_topic(resource: Resource, edit: ConfigEdit, ctx: Context) -> No
 
 
 async def _alter_broker(resource: Resource, edit: ConfigEdit, ctx: Context) -> None:
-    changes = edit.changes()
+    changes = edit.changes(of_topic=False)
     if resource.type != BROKER:
-        raise InvalidRequest(f"resource type {resource.type} has no settings: expected a topic (2) or a broker (4)")
+        raise InvalidRequest(f"Unknown resource type {resource.type}")
     for_all = resource.name == ALL_BROKERS
     if not for_all:
-        _check_broker(resource.name, ctx)
+        _check_broker(resource.name, "Node", ctx)
 
     def altered() -> dict[str, str]:
         layers = ctx.services.layers()

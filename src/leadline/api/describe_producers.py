@@ -2,7 +2,7 @@
 
 from leadline.api.context import Context
 from leadline.controller.topics import check_name
-from leadline.errors import WireError
+from leadline.errors import UnknownTopicOrPartition, WireError
 from leadline.model import NO_SEQUENCE, NONE, TopicPartition
 from leadline.replication.replicas import Replicas
 from leadline.wire.messages import (
@@ -33,6 +33,8 @@ def _describe_topic(topic: DescribeProducersRequest.TopicRequest, replicas: Repl
         check_name(topic.name)
         if (refusal := ctx.refused("topics", topic.name)) is not None:
             raise refusal
+        if topic.name not in ctx.services.metadata.topics:
+            raise UnknownTopicOrPartition(UnknownTopicOrPartition.usual)
     except WireError as error:
         return [_failed(number, error) for number in topic.partition_indexes]
     return [_describe(TopicPartition(topic.name, number), replicas) for number in topic.partition_indexes]

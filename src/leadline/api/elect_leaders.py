@@ -3,11 +3,11 @@
 from leadline.api.context import Context
 from leadline.cluster.metadata_cache import MetadataCache
 from leadline.controller.cluster_admin import ClusterAdmin
-from leadline.errors import ElectionNotNeeded, NotController, WireError
+from leadline.errors import ElectionNotNeeded, NotController, UnknownServerError, WireError
 from leadline.model import NONE, BrokerId, TopicPartition
 from leadline.wire.messages import ElectLeadersRequest, ElectLeadersResponse
 
-UNCLEAN = 1  # a type of election; 0: for the preferred leader
+PREFERRED, UNCLEAN = 0, 1  # types of elections
 UNCLEAN_FROM = 1
 ERROR_FROM = 1  # for the whole request
 
@@ -17,6 +17,9 @@ async def elect_leaders(request: ElectLeadersRequest, ctx: Context) -> ElectLead
     unclean = ctx.version >= UNCLEAN_FROM and request.election_type == UNCLEAN
     if (refusal := ctx.refused("cluster")) is not None:
         return _refused(request, refusal, ctx.version)
+    if request.election_type not in (PREFERRED, UNCLEAN):
+        error = UnknownServerError(f"election type {request.election_type} is unknown: 0 (preferred) or 1 (unclean)")
+        return _refused(request, error, ctx.version)
     partitions = _partitions(request, ctx.services.metadata)
     try:
         elections = await ctx.services.controller.do(lambda decisions: decisions.elect(partitions, unclean=unclean))

@@ -8,13 +8,14 @@ from leadline.api.context import Context
 from leadline.api.fetch_access import FetchAccess
 from leadline.api.fetch_context import FetchContext, fetch_context
 from leadline.api.fetch_conversion import down_converted
-from leadline.api.fetch_params import FetchParams
-from leadline.api.fetch_response import FetchedPair, by_topic, length_of, redirects
+from leadline.api.fetch_params import READ_COMMITTED, READ_UNCOMMITTED, SESSIONS_FROM, TOPIC_IDS_FROM, FetchParams
+from leadline.api.fetch_response import FetchedPair, by_topic, length_of, redirects, refused
 from leadline.api.fetch_sessions import Session, TopicIdPartition
 from leadline.api.metadata import endpoints
 from leadline.api.partition_reader import LEADERS_FROM, RECORD_BATCHES_FROM, PartitionReader
 from leadline.errors import (
     TopicAuthorizationFailed,
+    UnknownServerError,
     UnknownTopicId,
     UnknownTopicOrPartition,
     WireError,
@@ -38,6 +39,8 @@ def fetch(request: FetchRequest, ctx: Context) -> FetchResponse | Awaitable[Fetc
     end and reports its position with each fetch. A consumer may read from followers; the leader names one in its rack.
     A consumer above its quota gets an empty response. Before v4 a thread converts the records: see `fetch_conversion`.
     """
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return _failed(request, UnknownServerError.code, ctx.version)
     services = ctx.services
     params = FetchParams(request, ctx.version, services.config)
     _limit(params, ctx)
@@ -79,6 +82,23 @@ def fetch_in_session(request: FetchRequest, ctx: Context, session: Session) -> "
     """A fetch whose session has been resumed already."""
     params = FetchParams(request, ctx.version, ctx.services.config)
     return Fetch(params, FetchContext(session.positions, session, False), ctx)
+
+
+def _failed(request: FetchRequest, code: int, version: int) -> FetchResponse:
+    """The whole request. While topics have names in it, each partition gets the code as well."""
+    topics = request.topics if version < TOPIC_IDS_FROM else []
+    responses = [
+        FetchResponse.FetchableTopicResponse(
+            topic=topic.topic, partitions=[refused(part.partition, code) for part in topic.partitions]
+        )
+        for topic in topics
+    ]
+    for response in responses:
+        for part in response.partitions:
+            part.records = None
+    if version < SESSIONS_FROM:
+        return FetchResponse(responses=responses)
+    return FetchResponse(error_code=code, session_id=request.session_id, responses=responses)
 
 
 class Fetch:

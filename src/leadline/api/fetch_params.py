@@ -14,10 +14,11 @@ from leadline.wire.fetch_position import FetchPosition
 from leadline.wire.messages import FetchRequest
 
 WHOLE_BATCHES_FROM = 3  # before it, limits cut the first batch too
+SESSIONS_FROM = 7
 RACKS_FROM = 11  # and with them reading from followers
 TOPIC_IDS_FROM = 13
 STATES_FROM = 15  # of replicas that fetch
-READ_COMMITTED = 1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 CONSUMER = -1  # as a replica id; a follower has its broker's, from 0 on
 
 

@@ -5,6 +5,7 @@ from typing import TypedDict, TypeVar
 
 from leadline.api.context import Context
 from leadline.api.verification import verify_offsets
+from leadline.config.values import LONG_MAX
 from leadline.coordinator.group_offsets import OffsetAndMetadata, is_longer
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
 from leadline.coordinator.offset_coordinator import ConsumerGroupMetadata, ErrorCodes, FetchedOffset, OffsetTransaction
@@ -57,7 +58,7 @@ def offset_commit(request: OffsetCommitRequest, ctx: Context) -> OffsetCommitRes
     if ctx.version == 0:
         return _commit_to_tree(request, permitted, ctx)
     now_ms = ctx.services.clock.now_ms()
-    expire_ms = None if request.retention_time_ms == DEFAULT else now_ms + request.retention_time_ms
+    expire_ms = None if request.retention_time_ms == DEFAULT else min(now_ms + request.retention_time_ms, LONG_MAX)
     verdicts: ErrorCodes = {}
     commits: dict[TopicPartition, OffsetAndMetadata] = {}
     for topic in request.topics:

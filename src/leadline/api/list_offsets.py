@@ -3,7 +3,14 @@
 from collections import Counter
 
 from leadline.api.context import Context
-from leadline.errors import InvalidRequest, LeaderNotAvailable, OffsetNotAvailable, TopicAuthorizationFailed, WireError
+from leadline.errors import (
+    InvalidRequest,
+    LeaderNotAvailable,
+    OffsetNotAvailable,
+    TopicAuthorizationFailed,
+    UnknownServerError,
+    WireError,
+)
 from leadline.log.log import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Isolation, Log, TimestampAndOffset
 from leadline.model import NONE, TopicPartition
 from leadline.replication.hosted_partition import HostedPartition
@@ -17,7 +24,7 @@ from leadline.wire.messages import (
 
 CONSUMER = -1  # the replica id of a client
 DEBUGGING = -2  # the replica id that followers answer, too
-READ_COMMITTED = 1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 EPOCHS_FROM = 4
 NOT_AVAILABLE_FROM = 5
 
@@ -76,6 +83,8 @@ def _find_offset(
         look_up = replicas.holding if request.replica_id == DEBUGGING else replicas.leading
         hosted = look_up(tp, requested.current_leader_epoch)
         isolation = Isolation.LOG_END
+        if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+            raise UnknownServerError(f"isolation level {request.isolation_level} is unknown")
         if request.replica_id == CONSUMER:
             isolation = Isolation.COMMITTED if request.isolation_level == READ_COMMITTED else Isolation.HIGH_WATERMARK
         position = _offset_for_time(hosted, requested.timestamp, isolation, ctx.version)
@@ -125,13 +134,15 @@ def _segment_starts(
     """Version 0 returns the base offsets of the segments that were last written by a time."""
     try:
         log = ctx.services.replicas.leading(TopicPartition(name, requested.partition_index)).log
+        if requested.max_num_offsets < 0:
+            raise UnknownServerError(f"max_num_offsets={requested.max_num_offsets} must not be negative")
         starts = [max(segment.base_offset, log.log_start) for segment in log.segments]
         if log.segments.active.size:
             starts.append(log.log_end)
         count = _count_until(requested.timestamp, log, len(starts), ctx.services.clock.now_ms())
     except WireError as error:
         return _Partition(partition_index=requested.partition_index, error_code=error.code)
-    offsets = starts[:count][::-1][: max(requested.max_num_offsets, 0)]
+    offsets = starts[:count][::-1][: requested.max_num_offsets]
     if request.replica_id == CONSUMER:
         offsets = sorted({min(offset, log.high_watermark) for offset in offsets}, reverse=True)
     return _Partition(partition_index=requested.partition_index, error_code=NONE, old_style_offsets=offsets)

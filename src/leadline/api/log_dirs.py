@@ -1,9 +1,10 @@
 """DescribeLogDirs and AlterReplicaLogDirs: the replicas in each directory, and their move to another."""
 
 from leadline.api.context import Context
-from leadline.errors import LogDirNotFound, StorageError, WireError
+from leadline.errors import InvalidTopic, LogDirNotFound, StorageError, WireError
 from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs
+from leadline.log.names import MAX_NAME_BYTES
 from leadline.model import NONE, TopicPartition
 from leadline.replication.replicas import Replicas
 from leadline.wire.messages import (
@@ -12,6 +13,8 @@ from leadline.wire.messages import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
+
+FUTURE_SUFFIX_CHARS = 40  # of a directory: an id and "-future"
 
 _Dir = DescribeLogDirsResponse.DescribeLogDirsResult
 _Moved = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
@@ -61,25 +64,34 @@ def _lag(log: Log, current: Log | None, future: bool) -> int:
 
 
 def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, ctx: Context) -> AlterReplicaLogDirsResponse:
-    """AlterReplicaLogDirs, v0-2: moves replicas to other directories, while they are in use."""
+    """AlterReplicaLogDirs, v0-2: moves replicas to other directories, while they are in use.
+
+    Of a partition that the request names twice, the last directory counts.
+    """
     dirs, replicas, refusal = ctx.services.dirs, ctx.services.replicas, ctx.refused("cluster")
     topics: dict[str, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult] = {}
-    for directory in request.dirs:
-        for requested in directory.topics:
-            topic = topics.setdefault(
-                requested.name, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(topic_name=requested.name)
-            )
-            for number in requested.partitions:
-                topic.partitions.append(
-                    _move(TopicPartition(requested.name, number), directory.path, dirs, replicas)
-                    if refusal is None
-                    else _Moved(partition_index=number, error_code=refusal.code)
-                )
+    targets = {
+        TopicPartition(topic.name, number): directory.path
+        for directory in request.dirs
+        for topic in directory.topics
+        for number in topic.partitions
+    }
+    for tp, path in targets.items():
+        topic = topics.setdefault(
+            tp.topic, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(topic_name=tp.topic)
+        )
+        topic.partitions.append(
+            _move(tp, path, dirs, replicas)
+            if refusal is None
+            else _Moved(partition_index=tp.partition, error_code=refusal.code)
+        )
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
 
 def _move(tp: TopicPartition, path: str, dirs: LogDirs, replicas: Replicas) -> _Moved:
     try:
+        if len(str(tp)) + FUTURE_SUFFIX_CHARS > MAX_NAME_BYTES:
+            raise InvalidTopic(f"the directory of a future replica of {tp} would have too long a name")
         if path not in dirs.dirs:
             if path in dirs.offline:
                 raise StorageError(f"log directory {path} is offline")

@@ -15,6 +15,7 @@ from leadline.errors import (
     LeaderNotAvailable,
     TopicAlreadyExists,
     TopicAuthorizationFailed,
+    UnknownServerError,
     UnknownTopicId,
     UnknownTopicOrPartition,
     WireError,
@@ -26,6 +27,7 @@ from leadline.wire.messages import DescribeClusterRequest, DescribeClusterRespon
 MISMATCHED_ENDPOINT_TYPE = 114
 UNSUPPORTED_ENDPOINT_TYPE = 115
 BROKERS, CONTROLLERS = 1, 2  # types of endpoints
+WRONG_ENDPOINT = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
 BY_ID_FROM = 12
 
 _Topic = MetadataResponse.MetadataResponseTopic
@@ -42,7 +44,9 @@ def metadata(request: MetadataRequest, ctx: Context) -> MetadataResponse | Await
     if topics is None or (ctx.version == 0 and not topics):
         return _describe_all(request, ctx)
     if ctx.version < BY_ID_FROM and any(topic.name is None or topic.topic_id != NO_ID for topic in topics):
-        return MetadataResponse(topics=[_refused(topic) for topic in topics])
+        return _refused(topics, InvalidRequest.code)
+    if any(topic.name is None and topic.topic_id == NO_ID for topic in topics):
+        return _refused(topics, UnknownServerError.code)
     if ids := dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != NO_ID):
         return _describe_ids(request, ctx, list(ids))
     return _describe_names(request, ctx, list(dict.fromkeys(topic.name for topic in topics if topic.name is not None)))
@@ -123,10 +127,12 @@ async def _once_settled(
 async def _after_creation(
     request: MetadataRequest, ctx: Context, names: list[str], missing: list[str], unauthorized: Mapping[str, _Topic]
 ) -> MetadataResponse:
+    """A topic that this request has created is reported without a leader, as Kafka does: the client asks again."""
     refused: dict[str, WireError] = {}
     for name in missing:
         try:
             await auto_create(name, ctx)
+            refused[name] = LeaderNotAvailable(f"topic {name} is being created")
         except TopicAlreadyExists:
             pass  # another request created it first
         except WireError as error:
@@ -134,9 +140,11 @@ async def _after_creation(
     return _response(request, ctx, _describe_each(names, ctx, request, unauthorized, refused))
 
 
-def _refused(requested: MetadataRequest.MetadataRequestTopic) -> _Topic:
-    """Versions 10 and 11 have a field for ids, but reject requests that use it."""
-    return _Topic(error_code=InvalidRequest.code, name=requested.name or "", topic_id=requested.topic_id)
+def _refused(topics: Iterable[MetadataRequest.MetadataRequestTopic], code: int) -> MetadataResponse:
+    """Versions 10 and 11 have a field for ids, but reject requests that use it. A topic without either is a failure."""
+    return MetadataResponse(
+        topics=[_Topic(error_code=code, name=topic.name or "", topic_id=topic.topic_id) for topic in topics]
+    )
 
 
 def _describe_ids(request: MetadataRequest, ctx: Context, ids: list[UUID]) -> MetadataResponse:
@@ -157,7 +165,7 @@ def _describe_ids(request: MetadataRequest, ctx: Context, ids: list[UUID]) -> Me
 
 def _describe_name(name: str, ctx: Context, request: MetadataRequest, refused: Mapping[str, WireError]) -> _Topic:
     topic = ctx.services.metadata.topics.get(name)
-    if topic is not None:
+    if topic is not None and name not in refused:
         return _describe(topic, ctx, request)
     return _Topic(
         error_code=_why_missing(name, refused),
@@ -251,7 +259,7 @@ def describe_cluster(request: DescribeClusterRequest, ctx: Context) -> DescribeC
         is_controllers = request.endpoint_type == CONTROLLERS
         return DescribeClusterResponse(
             error_code=MISMATCHED_ENDPOINT_TYPE if is_controllers else UNSUPPORTED_ENDPOINT_TYPE,
-            error_message=f"this broker cannot describe endpoint type {request.endpoint_type}, only 1 (brokers)",
+            error_message=WRONG_ENDPOINT if is_controllers else f"Unsupported endpoint type {request.endpoint_type}",
         )
     return DescribeClusterResponse(
         cluster_id=cluster.cluster_id,

@@ -15,6 +15,7 @@ from leadline.errors import (
     NotLeaderOrFollower,
     OffsetOutOfRange,
     StorageError,
+    UnknownServerError,
     UnknownTopicId,
     UnsupportedCompressionType,
     UnsupportedVersion,
@@ -127,6 +128,8 @@ class PartitionReader:
         if position.last_fetched_epoch >= 0 and (diverging := _divergence(log, position)) is not None:
             part.diverging_epoch = diverging
             return part
+        if limit < 0 and position.fetch_offset < log.log_end:
+            raise UnknownServerError(f"{limit} bytes of {log.tp} cannot be read")
         read = log.read(position.fetch_offset, limit, params.isolation, min_one=min_one)
         is_held_back = params.is_follower and self._is_held_back(hosted, key, position)
         if not is_held_back and (params.cuts_batches or not read.first_incomplete):

@@ -10,7 +10,14 @@ from leadline.cluster.metadata_cache import CachedTopic
 from leadline.config.alter import check_topic
 from leadline.config.describe import describe_topic
 from leadline.config.values import InvalidSetting
-from leadline.controller.topics import INTERNAL, Assignment, assign, check_name, manual_assignment
+from leadline.controller.topics import (
+    INTERNAL,
+    Assignment,
+    added_assignment,
+    assign,
+    check_name,
+    manual_assignment,
+)
 from leadline.errors import (
     InvalidConfig,
     InvalidPartitions,
@@ -26,7 +33,7 @@ from leadline.errors import (
     UnknownTopicId,
     WireError,
 )
-from leadline.model import NO_ID, NONE, TopicPartition
+from leadline.model import NO_ID, NONE, Offset, TopicPartition
 from leadline.security.token_bucket import MutationQuota
 from leadline.wire.messages import (
     CreatePartitionsRequest,
@@ -70,11 +77,11 @@ async def _create(
     cluster = ctx.services.cluster
     try:
         cluster.check_controller()
-        refusal: WireError | None = TopicAuthorizationFailed(f"topic '{requested.name}' is reserved for Kafka itself")
+        refusal: WireError | None = TopicAuthorizationFailed("Authorization failed.")
         if requested.name != CLUSTER_METADATA:
             refusal = ctx.refused("topics", requested.name)
         if repeated:
-            raise InvalidRequest(f"the request names topic '{requested.name}' more than once")
+            raise InvalidRequest("Found multiple entries for this topic.")
         if refusal is not None:
             raise refusal
         check_name(requested.name, ctx.services.metadata.topics)
@@ -191,6 +198,8 @@ async def _delete(
     result = _DeletedTopic(name=requested.name, topic_id=requested.topic_id, error_message=None)
     try:
         ctx.services.cluster.check_controller()
+        if requested.name is None and requested.topic_id == NO_ID:
+            raise TopicAuthorizationFailed("the request names a topic neither by its name nor by its id")
         if requested.name is None:
             topic = ctx.services.metadata.by_id.get(requested.topic_id)
             if topic is None:
@@ -219,7 +228,7 @@ async def create_partitions(request: CreatePartitionsRequest, ctx: Context) -> C
         try:
             ctx.services.cluster.check_controller()
             if counts[requested.name] > 1:
-                raise InvalidRequest(f"the request names topic '{requested.name}' more than once")
+                raise InvalidRequest("Duplicate topic in request.")
             if (refusal := ctx.refused("topics", requested.name)) is not None:
                 raise refusal
             added = partial(_added_partitions, requested, ctx)
@@ -241,9 +250,7 @@ def _added_partitions(
     have = len(topic.partitions)
     if requested.count <= have:
         same = f"Topic already has {have} partitions."
-        fewer = (
-            f"The topic {requested.name} currently has {have} partition(s); {requested.count} would not be an increase."
-        )
+        fewer = f"Topic currently has {have} partitions, which is higher than the requested {requested.count}."
         raise InvalidPartitions(same if requested.count == have else fewer)
     count = requested.count - have
     if requested.assignments is None:
@@ -254,8 +261,7 @@ def _added_partitions(
         raise InvalidReplicaAssignment(
             f"Increasing the number of partitions by {count} but {len(requested.assignments)} assignments provided."
         )
-    replicas_by_number = {n: entry.broker_ids for n, entry in enumerate(requested.assignments)}
-    return manual_assignment(replicas_by_number, racks)
+    return added_assignment(have, [entry.broker_ids for entry in requested.assignments], racks)
 
 
 def delete_records(
@@ -266,19 +272,22 @@ def delete_records(
     The response waits until the live replicas have done the same, or the timeout is over.
     """
     permitted = ctx.permitted("topics", (topic.name for topic in request.topics))
+    offsets: dict[str, dict[int, Offset]] = {}  # of a partition that is named twice, the last one counts
+    for topic in request.topics:
+        for requested in topic.partitions:
+            offsets.setdefault(topic.name, {})[requested.partition_index] = requested.offset
     response = DeleteRecordsResponse(
         topics=[
             DeleteRecordsResponse.DeleteRecordsTopicResult(
-                name=topic.name,
+                name=name,
                 partitions=[
-                    _delete_records(topic.name, requested, ctx)
-                    if topic.name in permitted
-                    else _not_deleted(requested.partition_index, TopicAuthorizationFailed.code)
-                    for requested in topic.partitions
+                    _delete_records(TopicPartition(name, number), offset, ctx)
+                    if name in permitted
+                    else _not_deleted(number, TopicAuthorizationFailed.code)
+                    for number, offset in partitions.items()
                 ],
             )
-            for topic in request.topics
-            if topic.partitions
+            for name, partitions in offsets.items()
         ]
     )
     waiting = [
@@ -313,19 +322,16 @@ async def _await_followers(tp: TopicPartition, result: _DeletedRecords, timeout_
         result.low_watermark = hosted.leader_state.low_watermark(hosted.log.log_start)
 
 
-def _delete_records(
-    topic: str, requested: DeleteRecordsRequest.DeleteRecordsPartition, ctx: Context
-) -> _DeletedRecords:
-    tp = TopicPartition(topic, requested.partition_index)
+def _delete_records(tp: TopicPartition, offset: Offset, ctx: Context) -> _DeletedRecords:
     try:
         log = ctx.services.replicas.leading(tp).log
-        if topic in INTERNAL:
-            raise InvalidTopic(f"Cannot delete records of internal topic {topic}")
+        if tp.topic in INTERNAL:
+            raise InvalidTopic(f"Cannot delete records of internal topic {tp.topic}")
         if not log.config.delete:
             raise PolicyViolation(f"Records of {tp} cannot be deleted: cleanup.policy=compact")
-        before = log.high_watermark if requested.offset == HIGH_WATERMARK else requested.offset
+        before = log.high_watermark if offset == HIGH_WATERMARK else offset
         if before < 0:
-            raise OffsetOutOfRange(f"offset {requested.offset} of {tp} is out of range")
+            raise OffsetOutOfRange(f"offset {offset} of {tp} is out of range")
         log.delete_records(before)
         return _DeletedRecords(partition_index=tp.partition, low_watermark=log.log_start, error_code=NONE)
     except WireError as error:

@@ -1,4 +1,4 @@
-"""Checks of values. A check returns what the value must be, or None if it is valid.
+"""Checks of values. A check returns what is wrong with a value, in Kafka's words, or None if it is valid.
 
 Pure: values in, texts out.
 """
@@ -13,50 +13,67 @@ _HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")
 
 class ValueCheck(NamedTuple):
     is_valid: Callable[[Any], bool]
-    requirement: str  # what an error says: "must be at least 1"
+    requirement: str | Callable[[Any], str]  # what an error says: "Value must be at least 1"; {name}: of the setting
     valid: str  # Kafka's text for the valid values: "[1,...]"
+    shown: Callable[[Any], str] = lambda value: f"[{', '.join(value)}]" if isinstance(value, tuple) else str(value)
 
     def __call__(self, value: Any) -> str | None:
-        return None if self.is_valid(value) else self.requirement
+        return None if self.is_valid(value) else self._wrong(value)
+
+    def _wrong(self, value: Any) -> str:
+        return self.requirement(value) if callable(self.requirement) else self.requirement
 
 
 def at_least(low: float) -> ValueCheck:
-    return ValueCheck(lambda value: bool(value >= low), f"must be at least {low}", f"[{low},...]")
+    return ValueCheck(lambda value: bool(value >= low), f"Value must be at least {low}", f"[{low},...]")
 
 
 def between(low: float, high: float) -> ValueCheck:
-    return ValueCheck(lambda value: low <= value <= high, f"must be between {low} and {high}", f"[{low},...,{high}]")
+    return ValueCheck(
+        lambda value: low <= value <= high,
+        lambda value: f"Value must be at least {low}" if value < low else f"Value must be no more than {high}",
+        f"[{low},...,{high}]",
+    )
 
 
 def one_of(*allowed: str) -> ValueCheck:
-    return ValueCheck(lambda value: value in allowed, f"must be one of {', '.join(allowed)}", f"[{', '.join(allowed)}]")
+    names = ", ".join(allowed)
+    return ValueCheck(lambda value: value in allowed, f"String must be one of: {names}", f"[{names}]")
 
 
 def any_case_of(*allowed: str) -> ValueCheck:
     names = ", ".join(allowed)
     return ValueCheck(
-        lambda value: value.upper() in allowed, f"must be one of {names}", f"(case insensitive) [{names}]"
+        lambda value: value.upper() in allowed,
+        f"String must be one of (case insensitive): {names}",
+        f"(case insensitive) [{names}]",
     )
 
 
 def each_of(*allowed: str) -> ValueCheck:
     names = ", ".join(allowed)
-    return ValueCheck(lambda values: set(values) <= set(allowed), f"must be a list of {names}", f"[{names}]")
+    return ValueCheck(
+        lambda values: set(values) <= set(allowed),
+        f"String must be one of: {names}",
+        f"[{names}]",
+        shown=lambda values: str(next(value for value in values if value not in allowed)),
+    )
 
 
 def checked_late(low: int, high: int) -> ValueCheck:
     """A range that Kafka checks only when it uses the value."""
-    return ValueCheck(lambda value: low <= value <= high, f"must be between {low} and {high}", "")
+    return ValueCheck(lambda value: low <= value <= high, f"Value must be between {low} and {high}", "")
 
 
 gzip_level = ValueCheck(
-    lambda value: value == -1 or 1 <= value <= 9, "must be -1 or between 1 and 9", "[1,...,9] or -1"
+    lambda value: value == -1 or 1 <= value <= 9, "Value must be between 1 and 9 or equal to -1", "[1,...,9] or -1"
 )
 anything = ValueCheck(lambda value: True, "", "non-null string")
-not_empty = ValueCheck(lambda value: value is None or value != "", "must not be empty", "non-empty string")
+not_empty = ValueCheck(lambda value: value is None or value != "", "String must be non-empty", "non-empty string")
 throttled_replicas = ValueCheck(
     lambda values: "".join(values) == "*" or all(_THROTTLED.fullmatch(part) for part in values),
-    "must be * or a list of partition:broker",
+    "{name} must be the literal '*' or a list of replicas in the following format: "
+    "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
     "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
 )
 
@@ -87,4 +104,6 @@ def _is_version(text: str) -> bool:
     return name in _versions() or any(version_name.startswith(f"{name}-") for version_name in _versions())
 
 
-version = ValueCheck(_is_version, "must be a release of Kafka, such as 3.8 or 3.8-IV0", f"[{', '.join(_versions())}]")
+version = ValueCheck(
+    _is_version, lambda value: f"Version {value} is not a valid version", f"[{', '.join(_versions())}]"
+)

@@ -37,7 +37,7 @@ def rows() -> Iterator[SettingRow]:
         "whether metadata moves from ZooKeeper to KRaft",
         importance=HIGH,
     )
-    row = refused("unstable requests are not served; leave it false")
+    row = accepted("no version of a request is unstable in Kafka 3.8")
     yield row(
         "unstable.api.versions.enable",
         BOOLEAN,

@@ -76,7 +76,7 @@ class SettingRow(NamedTuple):
         """The value of a text. InvalidSetting if it has the wrong type, is invalid or is refused."""
         value = self.parse(text)
         if not self._is_obeyed(value):
-            raise self._invalid(text, f"not supported: {self.why}")
+            raise InvalidSetting(f"{self.name}={self._hidden(text.strip())}: not supported: {self.why}")
         return value
 
     def parse(self, text: str) -> Value:
@@ -86,7 +86,7 @@ class SettingRow(NamedTuple):
         except ValueError as error:
             raise self._invalid(text, str(error)) from None
         if self.check is not None and (wrong := self.check(value)) is not None:
-            raise self._invalid(text, wrong)
+            raise self._invalid(self.check.shown(value), wrong.replace("{name}", self.name))
         return value
 
     def _is_obeyed(self, value: Value) -> bool:
@@ -97,7 +97,11 @@ class SettingRow(NamedTuple):
         return self.support is not Support.REFUSED
 
     def _invalid(self, text: str, wrong: str) -> InvalidSetting:
-        return InvalidSetting(f"{self.name}={'[hidden]' if self.sensitive else text.strip()}: {wrong}")
+        """In Kafka's words."""
+        return InvalidSetting(f"Invalid value {self._hidden(text)} for configuration {self.name}: {wrong}")
+
+    def _hidden(self, text: str) -> str:
+        return "[hidden]" if self.sensitive else text
 
 
 class OptionalColumns(TypedDict, total=False):
@@ -193,7 +197,7 @@ class Settings:
         changes: dict[str, Any] = {}
         for name, text in values.items():
             if (row := rows.get(name)) is None:
-                raise InvalidSetting(f"unknown setting {name}{nearest(name, rows)}")
+                raise InvalidSetting(f"Unknown topic config name: {name}{nearest(name, rows)}")
             value = row.read(text)
             if row.field:
                 changes[row.field] = row.into(value) if row.into else value

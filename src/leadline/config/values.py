@@ -53,14 +53,14 @@ class Password:
 Value = bool | int | float | str | tuple[str, ...] | Password | None
 
 _RANGES = {
-    ConfigType.INT: (-(1 << 31), INT_MAX, "a 32-bit whole number"),
-    ConfigType.SHORT: (-(1 << 15), (1 << 15) - 1, "a 16-bit whole number"),
-    ConfigType.LONG: (-(1 << 63), LONG_MAX, "a 64-bit whole number"),
+    ConfigType.INT: (-(1 << 31), INT_MAX),
+    ConfigType.SHORT: (-(1 << 15), (1 << 15) - 1),
+    ConfigType.LONG: (-(1 << 63), LONG_MAX),
 }
 
 
 def read(kind: ConfigType, text: str) -> Value:
-    """Raises ValueError with what the text must be."""
+    """Raises ValueError with what is wrong with the text, in Kafka's words."""
     text = text.strip(BLANK)
     if kind is ConfigType.BOOLEAN:
         return _boolean(text)
@@ -94,23 +94,21 @@ def csv(text: str | None) -> tuple[str, ...]:
 def _boolean(text: str) -> bool:
     lower = text.lower()
     if lower not in ("true", "false"):
-        raise ValueError("must be true or false")
+        raise ValueError("Expected value to be either true or false")
     return lower == "true"
 
 
 def _whole(kind: ConfigType, text: str) -> int:
-    low, high, what = _RANGES[kind]
-    if not _WHOLE.fullmatch(text):
-        raise ValueError(f"must be {what}")
-    if len(text) > 40 or not low <= (value := int(text)) <= high:
-        raise ValueError(f"must be {what}, between {low} and {high}")
+    low, high = _RANGES[kind]
+    if not _WHOLE.fullmatch(text) or len(text) > 40 or not low <= (value := int(text)) <= high:
+        raise ValueError(f"Not a number of type {kind.name}")
     return value
 
 
 def _double(text: str) -> float:
     match = _DOUBLE.fullmatch(text)
     if not match:
-        raise ValueError("must be a number")
+        raise ValueError("Not a number of type DOUBLE")
     return float(match[1])
 
 

@@ -347,10 +347,8 @@ class Decisions:
             raise InvalidTopic("The topic is being deleted")
         leader = NO_LEADER if partition.decision is None else partition.decision.leader
         preferred = partition.assigned.replicas[0]
-        if unclean and leader in self.state.alive:
-            raise ElectionNotNeeded(f"{tp} has a leader, {leader}")
-        if not unclean and leader == preferred:
-            raise ElectionNotNeeded(f"{tp} is led by its preferred leader, {leader}")
+        if leader in self.state.alive if unclean else leader == preferred:
+            raise ElectionNotNeeded(ElectionNotNeeded.usual)
         if unclean:
             elected = self.transitions.bring_online((tp,), self.transitions.elect_unclean)
         else:

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from leadline.controller import elections
 from leadline.controller.deletions import Deletions
 from leadline.controller.state import PartitionReplica, ReplicaState, is_reassigning, origin, reassigned, target
+from leadline.controller.topics import scala_buffer
 from leadline.controller.transitions import Transitions
 from leadline.coordination import znodes
 from leadline.coordination.tree import SetData
@@ -87,21 +88,23 @@ class Reassignments:
         if not to:
             raise InvalidReplicaAssignment("Empty replica list specified in partition reassignment.")
         if len(set(to)) != len(to):
-            raise InvalidReplicaAssignment(f"Duplicate replica ids in partition reassignment replica list: {list(to)}")
+            raise InvalidReplicaAssignment(
+                f"Duplicate replica ids in partition reassignment replica list: {scala_buffer(to)}"
+            )
         if any(broker < 0 for broker in to):
-            raise InvalidReplicaAssignment(f"Invalid broker id in replica list: {list(to)}")
+            raise InvalidReplicaAssignment(f"Invalid broker id in replica list: {scala_buffer(to)}")
         partition = self.state.partition(tp)
         adding = reassigned(ReplicaAssignment(()) if partition is None else partition.assigned, to).adding
         if not set(adding) <= self.state.alive:
             raise InvalidReplicaAssignment(
-                f"Replica assignment has brokers that are not alive. Replica list: {list(adding)}, "
-                f"live broker list: {sorted(self.state.alive)}"
+                f"Replica assignment has brokers that are not alive. Replica list: {scala_buffer(adding)}, "
+                f"live broker list: Set({', '.join(map(str, sorted(self.state.alive)))})"
             )
 
     def _reassign(self, tp: TopicPartition, to: Target) -> None:
         partition = self.state.partition(tp)
         if to is None and (partition is None or not is_reassigning(partition.assigned)):
-            raise NoReassignmentInProgress(f"{tp} is not being reassigned")
+            raise NoReassignmentInProgress(NoReassignmentInProgress.usual)
         if partition is None or not partition.assigned.replicas or self.state.is_deleting(tp):
             raise UnknownTopicOrPartition("The partition does not exist.")
         assigned = reassigned(partition.assigned, origin(partition.assigned) if to is None else to)

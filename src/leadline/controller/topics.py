@@ -4,7 +4,7 @@ Pure: names and numbers in, an assignment or an error out.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count, zip_longest
 
 from leadline.errors import (
@@ -30,13 +30,13 @@ Assignment = tuple[tuple[BrokerId, ...], ...]  # the replicas of each partition,
 def check_name(name: str, existing: Collection[str] = ()) -> None:
     reason = None
     if not name:
-        reason = "it is empty"
+        reason = "the empty string is not allowed"
     elif name in (".", ".."):
-        reason = f"it cannot be {name!r}"
+        reason = f"'{name}' is not allowed"
     elif len(name) > MAX_NAME:
-        reason = f"it has {len(name)} characters, and {MAX_NAME} is the limit"
+        reason = f"the length of '{name}' is longer than the max allowed length {MAX_NAME}"
     elif not _LEGAL.fullmatch(name):
-        reason = f"{name!r} has other characters than ASCII letters, digits, '.', '_' and '-'"
+        reason = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
     if reason is not None:
         raise InvalidTopic(f"Topic name is invalid: {reason}")
     if name in existing:
@@ -112,6 +112,26 @@ def _replicas(
     return tuple(chosen)
 
 
+def scala_buffer(items: Iterable[object]) -> str:
+    """A list in a message of Kafka's."""
+    return f"ArrayBuffer({', '.join(map(str, items))})"
+
+
+def added_assignment(first: int, replicas: Sequence[Sequence[BrokerId]], brokers: Collection[BrokerId]) -> Assignment:
+    """Checks the replicas of new partitions, from the number `first` on."""
+    for partition, chosen in enumerate(replicas, first):
+        if not chosen:
+            raise InvalidReplicaAssignment(f"Cannot have replication factor of 0 for partition id {partition}.")
+        if len(set(chosen)) != len(chosen):
+            raise InvalidReplicaAssignment(
+                f"Duplicate brokers not allowed in replica assignment: {', '.join(map(str, chosen))} "
+                f"for partition id {partition}."
+            )
+    if unknown := sorted({broker for chosen in replicas for broker in chosen} - set(brokers)):
+        raise InvalidReplicaAssignment(f"Unknown broker(s) in replica assignment: {', '.join(map(str, unknown))}.")
+    return manual_assignment(dict(enumerate(replicas)), brokers)
+
+
 def manual_assignment(replicas: Mapping[int, Sequence[BrokerId]], brokers: Collection[BrokerId] | None) -> Assignment:
     """Checks an assignment from a request. `brokers`: those that exist; None: any id, it may be registered later."""
     if sorted(replicas) != list(range(len(replicas))):
@@ -121,7 +141,8 @@ def manual_assignment(replicas: Mapping[int, Sequence[BrokerId]], brokers: Colle
         if not chosen:
             raise InvalidReplicaAssignment(f"partition {partition} has no replicas")
         if len(set(chosen)) != len(chosen):
-            raise InvalidReplicaAssignment(f"Duplicate replica assignment found: {partition} -> {list(chosen)}")
+            shown = ", ".join(f"{number} -> {scala_buffer(ids)}" for number, ids in enumerate(assignment))
+            raise InvalidReplicaAssignment(f"Duplicate replica assignment found: HashMap({shown})")
         if unknown := [broker for broker in chosen if brokers is not None and broker not in brokers]:
             raise InvalidReplicaAssignment(f"partition {partition}: broker {unknown[0]} does not exist")
         if len(chosen) != len(assignment[0]):

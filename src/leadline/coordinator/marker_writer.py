@@ -9,9 +9,9 @@ from typing import NamedTuple, Protocol
 
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
 from leadline.coordinator.transaction import ProducerIdAndEpoch
-from leadline.errors import WireError
+from leadline.errors import UnknownServerError, WireError
 from leadline.log.producer_state import AppendOrigin
-from leadline.model import LeaderEpoch, Offset, ProducerId, TopicPartition
+from leadline.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, LeaderEpoch, Offset, ProducerId, TopicPartition
 from leadline.records.control import ControlType, EndMarker, end_marker
 from leadline.replication.replicas import Replicas
 from leadline.runtime.ports import Time
@@ -75,6 +75,8 @@ class MarkerWriter:
         return errors
 
     def _append(self, outcome: TransactionOutcome, tp: TopicPartition) -> Offset:
+        if outcome.producer.producer_id == NO_PRODUCER_ID or outcome.producer.epoch == NO_PRODUCER_EPOCH:
+            raise UnknownServerError(f"a marker in {tp} needs a producer and its epoch")
         kind = ControlType.COMMIT if outcome.committed else ControlType.ABORT
         marker = EndMarker(kind, outcome.coordinator_epoch, self._clock.now_ms())
         batch = end_marker(marker, outcome.producer.producer_id, outcome.producer.epoch)

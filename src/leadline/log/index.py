@@ -12,8 +12,8 @@ Formats, big-endian, one entry per index.interval.bytes, no header, no checksum:
 Read and written with pread and pwrite rather than through a mapping, so that a full or failing disk is an error to
 handle and not a signal that kills the process. The last entries stay in memory, since nearly
 every look-up needs them. So do the block of entries that was read last, for sequential readers, and the first entry of
-each block. New entries are written in groups, and before the file is read: after a crash the index is rebuilt anyway.
-So the file may be closed while entries wait to be written.
+each block. New entries are written in groups, within a second, and before the file is read: after a crash the index is
+rebuilt anyway. So the file may be closed while entries wait to be written.
 """
 
 import sys
@@ -105,6 +105,10 @@ class Index:
             file.write(entries, self.size - len(entries))
             self._unwritten, self._is_flushed = bytearray(), False
         return file
+
+    @property
+    def has_unwritten(self) -> bool:
+        return bool(self._unwritten)
 
     def is_torn(self) -> bool:
         """True if the file does not hold whole entries."""

@@ -214,10 +214,21 @@ class Log(LocalLog):
     def _move_end(self, end: Offset) -> None:
         """Records that need no flush are durable now, unless earlier ones wait for a flush."""
         self.log_end = end
+        if self.segments.active.has_unwritten_entries:
+            self.context.unindexed.add(self)
         if end - self.recovery_point < self.config.flush_messages and self._flush_due_to <= self.flushed_to:
             self.durable_end = end
         else:
             self.require_flush()
+
+    def write_index_entries(self) -> None:
+        """Those that wait in memory, for other readers of the files."""
+        if self.offline:
+            return
+        try:
+            self.segments.active.write_index_entries()
+        except OSError as error:
+            self.fail("writing an index", error)
 
     def _note_epoch(self, epoch: LeaderEpoch, start: Offset) -> None:
         if epoch >= 0 and self.epochs.assign(epoch, start):

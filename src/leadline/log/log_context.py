@@ -1,10 +1,14 @@
 """The ports that every log of one log directory shares."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from leadline.errors import LogDirFailed
 from leadline.runtime.ports import Background, Chance, Files, Time
+
+if TYPE_CHECKING:
+    from leadline.log.log import Log
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,3 +19,4 @@ class LogContext:
     background: Background  # the thread of the log directory
     failed: Callable[[LogDirFailed], None]  # takes the log directory offline
     segment_flushed: Callable[[], None] = lambda: None  # a rolled segment is on disk: worth a checkpoint
+    unindexed: "set[Log]" = field(default_factory=set)  # index entries wait in memory, to be written before long

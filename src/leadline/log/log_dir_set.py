@@ -33,6 +33,7 @@ class LogDirSet:
         self.offline: dict[str, str] = {}  # by path: what happened
         self.logs: dict[TopicPartition, Log] = {}
         self.future: dict[TopicPartition, Log] = {}  # replicas that move to another directory
+        self.unindexed: set[Log] = set()  # index entries of these wait in memory
         self.cleaning = CleaningPasses()
 
     def logs_in(self, log_dir: LogDir) -> list[Log]:

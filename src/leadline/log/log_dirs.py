@@ -156,7 +156,7 @@ class LogDirs(LogDirSet):
 
     def _context(self, log_dir: LogDir) -> LogContext:
         flushed = partial(self.checkpoints.segment_flushed, log_dir)
-        return LogContext(self.clock, self.chance, self.files, log_dir.disk, self.take_offline, flushed)
+        return LogContext(self.clock, self.chance, self.files, log_dir.disk, self.take_offline, flushed, self.unindexed)
 
     def _add(self, log_dir: LogDir, planned: PlannedLog, outcome: Log | CorruptFile | None) -> None:
         tp, directory = planned.opening.tp, planned.opening.directory

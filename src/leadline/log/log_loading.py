@@ -12,7 +12,7 @@ from leadline.errors import CorruptFile, UnopenedLog
 from leadline.log import names
 from leadline.log.checkpoints import take_clean_shutdown
 from leadline.log.dir_checkpoints import read_checkpoint
-from leadline.log.files import file_size
+from leadline.log.files import file_size, write_file
 from leadline.log.log import Log
 from leadline.log.log_context import LogContext
 from leadline.log.log_dir import LogDir
@@ -79,6 +79,7 @@ class LogLoading:
         files, path = self._files, log_dir.path
         broker_epoch = take_clean_shutdown(files, path)
         checkpoints = {name: read_checkpoint(files, log_dir, name) for name in names.OFFSET_FILES}
+        self._create_checkpoints(log_dir)
         logs: list[PlannedLog] = []
         for name in sorted(files.listdir(path)):
             directory = os.path.join(path, name)
@@ -93,6 +94,13 @@ class LogLoading:
             entries = {name: offsets[tp] for name, offsets in checkpoints.items() if offsets and tp in offsets}
             logs.append(PlannedLog(opening, mark, 0 if opening.clean else self._bytes_to_recover(opening), entries))
         return LoadPlan(broker_epoch, logs, checkpoints[names.HIGH_WATERMARKS_FILE] or {})
+
+    def _create_checkpoints(self, log_dir: LogDir) -> None:
+        """Kafka has all checkpoint files from the start, at first without any content."""
+        for name in names.OFFSET_FILES:
+            is_used = name != names.CLEANED_OFFSETS_FILE or self._config.log_cleaner_enable
+            if is_used and not self._files.exists(log_dir.file(name)):
+                write_file(self._files, log_dir.file(name), b"", sync=False)
 
     def _opening(
         self,

@@ -6,6 +6,7 @@ kafka-recovery-point-checkpoint    every log.flush.offset.checkpoint.interval.ms
 kafka-log-start-offset-checkpoint  every log.flush.start.offset.checkpoint.interval.ms
 kafka-delete-logs                  file.delete.delay.ms after a partition was deleted (see LogDeletion)
 producer-id-expiration             every producer.id.expiration.check.interval.ms
+index-entries                      every second, of logs that were appended to
 kafka-log-cleaner                  log.cleaner.threads processes; a rest of log.cleaner.backoff.ms when nothing is dirty
 """
 
@@ -21,6 +22,8 @@ from leadline.log.log_dirs import LogDirs
 from leadline.runtime.periodic import every
 
 log = logging.getLogger(__name__)
+
+INDEX_INTERVAL_MS = 1000
 
 
 class LogTasks:
@@ -50,6 +53,9 @@ class LogTasks:
             ("producer-id-expiration", config.producer_id_expiration_check_interval_ms, self.expire_producers),
         ):
             self._tasks.append(asyncio.create_task(every(interval_ms, work, first_ms=first_ms), name=name))
+        self._tasks.append(
+            asyncio.create_task(every(INDEX_INTERVAL_MS, self.write_index_entries), name="index-entries")
+        )
         self._start_cleaners()
 
     def _start_cleaners(self) -> None:
@@ -91,6 +97,18 @@ class LogTasks:
                 log.flush()
 
         await self._for_each_log(flush)
+
+    async def write_index_entries(self) -> None:
+        """Kafka's index entries are in the file at once: a reader such as `dump-log` finds them."""
+        dirs = self.dirs
+        while dirs.unindexed:
+            target = dirs.unindexed.pop()
+            if target in (dirs.logs.get(target.tp), dirs.future.get(target.tp)):
+                try:
+                    target.write_index_entries()
+                except StorageError as error:  # the other logs go on
+                    log.warning("%s", error)
+            await asyncio.sleep(0)
 
     async def _for_each_log(self, work: Callable[[Log], None]) -> None:
         for target in self.dirs.all_logs():

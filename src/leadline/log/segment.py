@@ -129,6 +129,14 @@ class Segment:
             self._since_index, self._indexes_full = 0, None
         self._since_index += size
 
+    @property
+    def has_unwritten_entries(self) -> bool:
+        return self.offset_index.has_unwritten or self.time_index.has_unwritten
+
+    def write_index_entries(self) -> None:
+        self.offset_index.open()
+        self.time_index.open()
+
     def should_roll(self, size: int, last_offset: Offset, timestamp: int, config: LogConfig, now_ms: int) -> bool:
         """Whether the next batches go to a new segment."""
         taken = self.size

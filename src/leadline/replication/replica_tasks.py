@@ -29,7 +29,8 @@ class ReplicaTasks:
         if self._tasks:
             return
         expiration = every(self._config.replica_lag_time_max_ms / 2, self.expire_isrs)
-        checkpoint = every(self._config.replica_high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks)
+        interval_ms = self._config.replica_high_watermark_checkpoint_interval_ms
+        checkpoint = every(interval_ms, self.checkpoint_high_watermarks, first_ms=0)  # as soon as there is a partition
         self._tasks = [
             asyncio.create_task(expiration, name="isr-expiration"),
             asyncio.create_task(checkpoint, name="highwatermark-checkpoint"),

@@ -61,6 +61,17 @@ def test_a_missing_topic_is_created_if_client_and_broker_allow_it(allowed: bool)
     run(test, auto_create_topics_enable="true")
 
 
+@pytest.mark.parametrize("version", [0, 1, 9, 12])
+def test_a_topic_that_the_request_creates_has_its_leader_in_the_next_response(version: int) -> None:
+    async def test(client: InMemoryClient) -> None:
+        (first,) = (await ask(client, version, "fresh", allow_auto_topic_creation=True)).topics
+        assert (first.error_code, first.topic_id, first.partitions) == (5, uuid.UUID(int=0), [])
+        (second,) = (await ask(client, version, "fresh", allow_auto_topic_creation=True)).topics
+        assert (second.error_code, len(second.partitions)) == (0, 1)
+
+    run(test, auto_create_topics_enable="true")
+
+
 @pytest.mark.parametrize("is_known", [True, False])
 def test_a_topic_is_found_by_its_id(is_known: bool) -> None:
     async def test(client: InMemoryClient) -> None:

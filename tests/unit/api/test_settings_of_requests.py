@@ -87,6 +87,7 @@ def test_the_topics_of_coordinators_have_settings_of_their_own(
     }
     with leadline(tmp_path / "data", **settings) as broker, closing(Connection("localhost", broker.port)) as connection:
         topics = [MetadataRequest.MetadataRequestTopic(name=topic)]
+        connection.ask(MetadataResponse, MetadataRequest(topics=topics), 9)  # creates it
         (description,) = connection.ask(MetadataResponse, MetadataRequest(topics=topics), 9).topics
         assert (description.error_code, description.is_internal, len(description.partitions)) == (0, True, partitions)
         assert {len(partition.replica_nodes) for partition in description.partitions} == {1}

@@ -30,13 +30,26 @@ from leadline.config.checks import (
         (throttled_replicas, [(), ("*",), ("0:1", "12:1001")], [("0",), ("*", "0:1"), ("0:1:2",), ("a:1",)]),
         (version, ["0.8.2", "0.10.0-IV1", "2.8", "2.8.1", "3.8-IV0"], ["2.9", "0.10", "3.8-IV9", "4.0", ""]),
     ],
-    ids=lambda value: value.requirement if isinstance(value, ValueCheck) else "",
+    ids=lambda value: value.valid if isinstance(value, ValueCheck) else "",
 )
-def test_a_check_returns_its_requirement_for_an_invalid_value(
+def test_a_check_returns_what_is_wrong_with_an_invalid_value(
     check: ValueCheck, valid: list[object], invalid: list[object]
 ) -> None:
     assert [value for value in valid if check(value) is not None] == []
-    assert [value for value in invalid if check(value) != check.requirement] == []
+    assert [value for value in invalid if not check(value)] == []
+
+
+@pytest.mark.parametrize(
+    ("check", "value", "message"),
+    [
+        (between(0, 1), -1, "Value must be at least 0"),
+        (between(0, 1), 2.0, "Value must be no more than 1"),
+        (one_of("a", "b"), "c", "String must be one of: a, b"),
+        (version, "9", "Version 9 is not a valid version"),
+    ],
+)
+def test_what_is_wrong_is_said_in_kafkas_words(check: ValueCheck, value: object, message: str) -> None:
+    assert check(value) == message
 
 
 @pytest.mark.parametrize(

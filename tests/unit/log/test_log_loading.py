@@ -64,3 +64,20 @@ def test_a_disk_that_fails_while_loading_does_not_stop_the_others(one: Path, two
             assert len(dirs.logs) == 1
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("cleaner", ["true", "false"])
+def test_the_checkpoint_files_are_there_from_the_start(one: Path, cleaner: str) -> None:
+    """As in Kafka. They are empty until the first checkpoint; without a cleaner there is none of its."""
+
+    async def scenario() -> dict[str, int]:
+        async with opened(log_dirs(one, storage={"log.cleaner.enable": cleaner})):
+            return sizes(one)
+
+    expected = {"recovery-point-offset", "log-start-offset", "replication-offset"}
+    expected |= {"cleaner-offset"} if cleaner == "true" else set()
+    assert asyncio.run(scenario()) == {f"{name}-checkpoint": 0 for name in expected}
+
+
+def sizes(directory: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_size for path in directory.glob("*-checkpoint")}

@@ -128,3 +128,36 @@ def test_the_failure_of_a_directory_ends_none_of_it(tmp_path: Path) -> None:
             await tasks.stop()
 
     asyncio.run(scenario())
+
+
+def test_index_entries_are_in_their_file_before_long(tmp_path: Path) -> None:
+    """For readers such as dump-log: Kafka has them there at once."""
+
+    async def scenario() -> None:
+        async with opened(log_dirs(tmp_path, topic={"index.interval.bytes": "0"}, storage=OFTEN)) as dirs:
+            log = await dirs.create(TP)
+            fill(log, 4)
+            index = Path(log.segments.active.offset_index.path)
+            assert log.segments.active.offset_index.count == 3
+            tasks = LogTasks(dirs)
+            tasks.start()
+            await eventually(lambda: index.stat().st_size == 3 * 8)
+            assert not dirs.unindexed
+            await tasks.stop()
+
+    asyncio.run(scenario())
+
+
+def test_index_entries_of_a_deleted_log_are_not_written(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(log_dirs(tmp_path, topic={"index.interval.bytes": "0"})) as dirs:
+            log = await dirs.create(TP)
+            fill(log, 4)
+            dirs.logs.pop(TP)
+            tasks = LogTasks(dirs)
+            await tasks.write_index_entries()
+            assert log.segments.active.has_unwritten_entries
+            assert not dirs.unindexed
+            dirs.logs[TP] = log
+
+    asyncio.run(scenario())

@@ -51,3 +51,16 @@ def test_a_late_follower_is_to_leave_and_high_watermarks_are_written(tmp_path: P
 
 def _text(path: str) -> str:
     return Path(path).read_text() if Path(path).exists() else ""
+
+
+def test_high_watermarks_are_written_as_soon_as_there_is_a_partition(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with partition(tmp_path) as at:
+            at.lead(ME)
+            tasks = ReplicaTasks({TP: at.hosted}, at.dirs, broker_settings({}).broker)  # the next time after 5 s
+            tasks.start()
+            file = next(iter(at.dirs.dirs.values())).file("replication-offset-checkpoint")
+            await eventually(lambda: "orders 0 0" in _text(file))
+            await tasks.stop()
+
+    asyncio.run(main())

@@ -63,4 +63,4 @@ def test_of_several_topics_none_is_deleted_if_one_is_mistyped(broker: RunningBro
 def test_a_mistyped_setting_is_reported_with_the_nearest(broker: RunningBroker, call: str) -> None:
     leadline(broker, "topics", "create", "tuned", "--if-not-exists")
     _, err = leadline(broker, "topics", *call.split(), code=1)
-    assert err == "leadline: unknown setting retenton.ms (did you mean retention.ms?) (INVALID_CONFIG)\n"
+    assert err == "leadline: Unknown topic config name: retenton.ms (did you mean retention.ms?) (INVALID_CONFIG)\n"
