@@ -28,7 +28,7 @@ from tests.bench import (
     spark_files,
     spark_topics,
 )
-from tests.bench.load import disturbed, flushed, groups, secured, several_brokers, start, steady
+from tests.bench.load import disturbed, flushed, groups, neighbour, secured, several_brokers, start, steady
 from tests.bench.results import Row, heading, table
 from tests.bench.run import Progress, Run
 from tests.bench.sides import DifferentWork
@@ -55,6 +55,7 @@ BENCHMARKS: dict[str, tuple[Callable[[Run], list[Row]], str]] = {
     "cluster": (cluster.measure, "three brokers, RF 3, acks=all; goal: 3 times Kafka's speed, 1 s without a leader"),
     "host": (several_brokers.measure, "1 and 2 brokers of one host beside one broker of Kafka"),
     "cold": (disturbed.measure_cold, "round trips while others read from the disk; goal: p99 at most tripled"),
+    "neighbour": (neighbour.measure, "produce after another process wrote 2 GB; goal: Kafka's speed"),
     "flood": (disturbed.measure_flood, "round trips while others write in masses; goal: p99 at most tripled"),
 }
 

@@ -4,12 +4,14 @@ The functions of the real files (see `OsFiles`). Elsewhere than on Linux some of
 """
 
 import errno
+import mmap
 import os
 from collections.abc import Callable
 from functools import cache, partial
 from typing import NamedTuple
 
 VMSTAT = "/proc/vmstat"
+PAGE_BYTES = mmap.PAGESIZE
 PROBE_BYTES = 512 * 1024  # distance between two probes
 SYNC_FILE_RANGE_WRITE_AND_WAIT = 7  # waits for current writeback, and for the new one
 NOT_SUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})  # by this system, or for this file
