@@ -28,7 +28,7 @@ from tests.bench import (
     spark_files,
     spark_topics,
 )
-from tests.bench.load import disturbed, flushed, groups, neighbour, secured, several_brokers, start, steady
+from tests.bench.load import disturbed, flushed, groups, neighbour, paced, secured, several_brokers, start, steady
 from tests.bench.results import Row, heading, table
 from tests.bench.run import Progress, Run
 from tests.bench.sides import DifferentWork
@@ -52,6 +52,7 @@ BENCHMARKS: dict[str, tuple[Callable[[Run], list[Row]], str]] = {
     "secured": (secured.measure, "the same with TLS, logins and ACLs; goal: 0.7 of Kafka's CPU per MB, twice its rate"),
     "groups": (groups.measure, "let groups settle, commit offsets; goal: Kafka's speed"),
     "authorization": (authorization.measure, "what the authorizer adds to a request; goal: at most 1 us"),
+    "paced": (paced.measure, "requests at fixed rates; goal: at most 1.3 times the CPU of a loop that always sleeps"),
     "cluster": (cluster.measure, "three brokers, RF 3, acks=all; goal: 3 times Kafka's speed, 1 s without a leader"),
     "host": (several_brokers.measure, "1 and 2 brokers of one host beside one broker of Kafka"),
     "cold": (disturbed.measure_cold, "round trips while others read from the disk; goal: p99 at most tripled"),

@@ -7,10 +7,17 @@ that takes long.
 import asyncio
 import selectors
 from os import sched_yield
-from time import perf_counter
+from time import perf_counter, thread_time
+from typing import NamedTuple
 
 from leadline.runtime.event_loop import EventLoop, ReadyEvent
-from leadline.runtime.spin_policy import LONG_WAIT_S, MAX_SPIN_S, SpinPolicy
+from leadline.runtime.spin_policy import LONG_WAIT_S, MAX_SPIN_CPU_S, MAX_SPIN_S, SpinPolicy
+
+
+class LastWait(NamedTuple):
+    spun: bool
+    waited_s: float
+    began_cpu_s: float  # CPU time of the thread when it began
 
 
 class TimedSelector(selectors.DefaultSelector):
@@ -20,7 +27,7 @@ class TimedSelector(selectors.DefaultSelector):
         self.longest_turn_s = 0.0
         self.spin_policy = SpinPolicy()
         self._turn_began_s: float | None = None
-        self._worked_s = 0.0  # since it last had to wait
+        self._last_wait = LastWait(False, LONG_WAIT_S, thread_time())
         self._wakeup_fd = -1  # through which threads wake the loop
 
     def select(self, timeout: float | None = None) -> list[ReadyEvent]:
@@ -28,7 +35,6 @@ class TimedSelector(selectors.DefaultSelector):
         if self._turn_began_s is not None:
             self.turns += 1
             turn_s = now_s - self._turn_began_s
-            self._worked_s += turn_s
             if turn_s > self.longest_turn_s:
                 self.longest_turn_s = turn_s
         events = super().select(timeout) if timeout == 0 else self._wait(now_s, timeout)
@@ -36,19 +42,23 @@ class TimedSelector(selectors.DefaultSelector):
         return events
 
     def _wait(self, began_s: float, timeout: float | None) -> list[ReadyEvent]:
+        policy, last, began_cpu_s = self.spin_policy, self._last_wait, thread_time()
+        policy.observe(last.waited_s, began_cpu_s - last.began_cpu_s, spun=last.spun)
+        spins = policy.should_spin()
         events: list[ReadyEvent] = []
-        if self.spin_policy.should_spin():
-            events = self._spin(began_s + (MAX_SPIN_S if timeout is None else min(timeout, MAX_SPIN_S)))
+        if spins:
+            until_s = began_s + (MAX_SPIN_S if timeout is None else min(timeout, MAX_SPIN_S))
+            events = self._spin(until_s, began_cpu_s + MAX_SPIN_CPU_S)
         if not events:
             events = super().select(None if timeout is None else began_s + timeout - perf_counter())
         not_spun_for = _has_room(events) or self._is_woken_by_thread(events)
-        self.spin_policy.observe(self._worked_s, LONG_WAIT_S if not_spun_for else perf_counter() - began_s)
-        self._worked_s = 0.0
+        waited_s = LONG_WAIT_S if not_spun_for else perf_counter() - began_s
+        self._last_wait = LastWait(spins, waited_s, began_cpu_s)
         return events
 
-    def _spin(self, until_s: float) -> list[ReadyEvent]:
+    def _spin(self, until_s: float, until_cpu_s: float) -> list[ReadyEvent]:
         """Poll until something is ready or the time is over; other processes get the core between two polls."""
-        while not (events := super().select(0)) and perf_counter() < until_s:
+        while not (events := super().select(0)) and thread_time() < until_cpu_s and perf_counter() < until_s:
             sched_yield()
         return events
 

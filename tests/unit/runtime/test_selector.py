@@ -42,7 +42,7 @@ def test_waiting_is_not_part_of_a_turn() -> None:
 def spinning() -> TimedSelector:
     selector = TimedSelector()
     for _ in range(50):
-        selector.spin_policy.observe(0.0005, 0.00001)
+        selector.spin_policy.observe(0.00001, 0.0005, spun=False)
     assert selector.spin_policy.should_spin()
     return selector
 
