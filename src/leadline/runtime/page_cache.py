@@ -78,10 +78,13 @@ def dirty_pages(path: str = VMSTAT, /) -> DirtyPages | None:
 def write_back(fd: int, position: int, length: int, /) -> bool:
     """Write the dirty pages of a range back, and wait for that. A length of 0 reaches to the end of the file.
 
-    False where the system does not have the call. An error is one of the disk: a later fsync of this descriptor does
-    not report it again.
+    False where the system does not have the call, or it cannot be loaded for want of a descriptor. An error is one of
+    the disk: a later fsync of this descriptor does not report it again.
     """
-    call = _sync_file_range()
+    try:
+        call = _sync_file_range()
+    except (OSError, ImportError):
+        return False
     if call is None:
         return False
     if call(fd, position, length, SYNC_FILE_RANGE_WRITE_AND_WAIT) != 0:

@@ -1,9 +1,13 @@
 """The page cache: what Linux says of it, and how files are written back."""
 
+import ctypes
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
+from leadline.runtime import page_cache
 from leadline.runtime.page_cache import DirtyPages, _sync_file_range, dirty_pages, is_cached, load, write_back
 
 
@@ -25,6 +29,29 @@ def test_writeback_takes_a_real_file(tmp_path: Path) -> None:
         file.flush()
         assert call(file.fileno(), 0, 10_000, 7) == 0
         assert write_back(file.fileno(), 0, 10_000)
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EMFILE, ""), ImportError()])
+def test_where_the_call_cannot_be_loaded_nothing_is_written_back(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Its first use may come when no descriptor is left. That is no failure of the disk."""
+
+    def load_call() -> None:
+        raise error
+
+    monkeypatch.setattr(page_cache, "_sync_file_range", load_call)
+    assert not write_back(0, 0, 0)
+
+
+def test_an_error_of_the_disk_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: int) -> int:
+        ctypes.set_errno(errno.EIO)
+        return -1
+
+    monkeypatch.setattr(page_cache, "_sync_file_range", lambda: fail)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        write_back(0, 0, 0)
 
 
 def test_a_range_that_was_loaded_is_cached_and_one_past_the_end_counts_as_cached(tmp_path: Path) -> None:
