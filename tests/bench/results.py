@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Literal
 
-Unit = Literal["s", "/s", "MB/s", "us", "ms/MB", "MB", "cores"]
+Unit = Literal["s", "/s", "MB/s", "us", "ms/MB", "MB", "cores", "x"]
 
 MORE_IS_BETTER = frozenset({"/s", "MB/s", "cores"})
 FORMATS: dict[Unit, str] = {
@@ -21,6 +21,7 @@ FORMATS: dict[Unit, str] = {
     "ms/MB": "{:.3f} ms/MB",
     "MB": "{:,.0f} MB",
     "cores": "{:.2f} cores",
+    "x": "{:.2f} x",
 }
 
 

@@ -3,12 +3,12 @@
 It holds the decisions to their invariants at every step, so that a test has only to say what happens.
 """
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NamedTuple, TypeVar, overload
 from uuid import uuid4
 
 from leadline.controller.decisions import Decisions, PendingChanges
-from leadline.controller.effects import ControllerEffects, Ensure, Remove, Write
+from leadline.controller.effects import BrokerRequest, Ensure, Remove, Write
 from leadline.controller.state import (
     ControlledPartition,
     ControlledTopic,
@@ -16,12 +16,14 @@ from leadline.controller.state import (
     PartitionReplica,
     RegisteredBroker,
 )
+from leadline.controller.transitions import Transitions
 from leadline.coordination import znodes
 from leadline.coordination.registration import RegisteredEndpoint
 from leadline.coordination.tree import Create, Delete, SetData
 from leadline.coordination.znodes import ReplicaAssignment
 from leadline.model import BrokerId, TopicId, TopicPartition, new_id
 from leadline.replication.partition import LeaderAndIsr, Proposal
+from leadline.runtime.steps import Steps, exhaust
 from leadline.wire.messages import LeaderAndIsrRequest, StopReplicaRequest
 
 T = TypeVar("T")
@@ -31,6 +33,21 @@ CONTROLLER = 0
 
 def broker(id: BrokerId, epoch: int) -> RegisteredBroker:
     return RegisteredBroker(id, epoch, (RegisteredEndpoint(LISTENER, "localhost", 9000 + id, "PLAINTEXT"),))
+
+
+class TakenEffects(NamedTuple):
+    """The effects of a decision, all built."""
+
+    writes: list[Write]
+    requests: list[BrokerRequest]
+    stranded: set[str]
+
+
+def taken(source: Decisions | Transitions) -> TakenEffects:
+    effects = source.take()
+    if effects is None:
+        return TakenEffects([], [], set())
+    return TakenEffects(list(effects.writes), list(effects.requests), effects.stranded)
 
 
 class ModelCluster:
@@ -45,7 +62,7 @@ class ModelCluster:
         self.deleting: list[tuple[BrokerId, TopicPartition]] = []  # StopReplica with deletion, not answered yet
         self.leaders: dict[tuple[TopicPartition, TopicId, int], BrokerId] = {}  # of each leader epoch, for ever
         self.epochs: dict[tuple[TopicPartition, TopicId], int] = {}  # the latest leader epoch
-        self.last: ControllerEffects = ControllerEffects([], [], set())
+        self.last = TakenEffects([], [], set())
         self.unclean: set[str] = set()
         for id in range(brokers):
             self.register(id)
@@ -83,13 +100,21 @@ class ModelCluster:
                 topic.partitions[number].controller_epoch = state[1]
         return topic
 
-    def do(self, event: Callable[[], T]) -> T:
+    @overload
+    def do(self, event: Callable[[], Steps[T]]) -> T: ...
+
+    @overload
+    def do(self, event: Callable[[], T]) -> T: ...
+
+    def do(self, event: Callable[[], Any]) -> Any:
         answer = event()
-        self.last = self.decisions.take()
+        if isinstance(answer, Generator):
+            answer = exhaust(answer)
+        self.last = taken(self.decisions)
         self._carry_out(self.last)
         if allowed := self.last.stranded & self.unclean:
             self.decisions.unclean_allowed(sorted(allowed))
-            self._carry_out(self.decisions.take())
+            self._carry_out(taken(self.decisions))
         self.check()
         return answer
 
@@ -157,7 +182,7 @@ class ModelCluster:
 
     # Effects
 
-    def _carry_out(self, effects: ControllerEffects) -> None:
+    def _carry_out(self, effects: TakenEffects) -> None:
         for write in effects.writes:
             self._write(write)
         for id, request in effects.requests:

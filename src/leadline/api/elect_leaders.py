@@ -22,7 +22,9 @@ async def elect_leaders(request: ElectLeadersRequest, ctx: Context) -> ElectLead
         return _refused(request, error, ctx.version)
     partitions = _partitions(request, ctx.services.metadata)
     try:
-        elections = await ctx.services.controller.do(lambda decisions: decisions.elect(partitions, unclean=unclean))
+        elections = await ctx.services.controller.do_in_steps(
+            lambda decisions: decisions.elect(partitions, unclean=unclean)
+        )
     except NotController as error:
         elections = dict.fromkeys(partitions, error)
     results: dict[str, ElectLeadersResponse.ReplicaElectionResult] = {}

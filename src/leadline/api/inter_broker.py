@@ -272,7 +272,7 @@ def update_metadata(request: UpdateMetadataRequest, ctx: Context) -> UpdateMetad
 async def controlled_shutdown(request: ControlledShutdownRequest, ctx: Context) -> ControlledShutdownResponse:
     """ControlledShutdown, v0-3: returns the partitions that the broker still leads.  v2 broker epoch."""
     try:
-        remaining = await ctx.services.controller.do(
+        remaining = await ctx.services.controller.do_in_steps(
             lambda decisions: decisions.shut_down(request.broker_id, request.broker_epoch)
         )
     except WireError as error:
@@ -303,7 +303,7 @@ async def alter_partition(request: AlterPartitionRequest, ctx: Context) -> Alter
         )
     except WireError as error:
         return AlterPartitionResponse(error_code=error.code)
-    response.topics += _altered_topics(decided, names, ctx.version)
+    response.topics += _altered_topics(decided, controller.topic_id, ctx.version)
     return response
 
 
@@ -318,13 +318,12 @@ def _unknown_topic(topic: AlterPartitionRequest.TopicData) -> AlterPartitionResp
 
 
 def _altered_topics(
-    decided: Mapping[TopicPartition, LeaderAndIsr | WireError], names: Mapping[TopicId, str], version: int
+    decided: Mapping[TopicPartition, LeaderAndIsr | WireError], topic_id: Callable[[str], TopicId], version: int
 ) -> Iterable[AlterPartitionResponse.TopicData]:
-    ids = {name: topic_id for topic_id, name in names.items()}
     topics: dict[str, AlterPartitionResponse.TopicData] = {}
     for tp, decision in decided.items():
         if tp.topic not in topics:
-            topics[tp.topic] = AlterPartitionResponse.TopicData(topic_name=tp.topic, topic_id=ids.get(tp.topic, NO_ID))
+            topics[tp.topic] = AlterPartitionResponse.TopicData(topic_name=tp.topic, topic_id=topic_id(tp.topic))
         topics[tp.topic].partitions.append(_altered(tp.partition, decision, version))
     return topics.values()
 

@@ -30,7 +30,7 @@ async def alter_partition_reassignments(
         for partition in topic.partitions
     }
     try:
-        errors = await ctx.services.controller.do(lambda decisions: decisions.reassignments.alter(targets))
+        errors = await ctx.services.controller.do_in_steps(lambda decisions: decisions.reassignments.alter(targets))
     except WireError as error:
         return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=str(error))
     topics: dict[str, _Topic] = {}

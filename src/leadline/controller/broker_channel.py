@@ -17,6 +17,7 @@ from leadline.cluster.failure_detector import FAILED_PROBE_TIMEOUT_S, FailureDet
 from leadline.controller.effects import Request
 from leadline.controller.state import RegisteredBroker
 from leadline.wire.classes import Message
+from leadline.wire.frames import encode_shared
 from leadline.wire.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -71,6 +72,8 @@ class BrokerChannel:
         self._task = asyncio.create_task(self._run(), name=f"controller to broker {broker.id}")
 
     def send(self, request: Request | Probe) -> None:
+        if not isinstance(request, Probe):
+            encode_shared(request, VERSIONS[type(request)][1])  # now, since many channels may be free to send at once
         self._unanswered += 1
         self._queue.put_nowait(request)
 
@@ -103,18 +106,21 @@ class BrokerChannel:
 
     async def _run(self) -> None:
         while True:
-            request = await self._queue.get()
-            try:
-                response = await self._until_answered(request)
-            except PeerGone as error:
-                await self._until_back(error)
-            except Exception:
-                log.exception("a bug: broker %d was not sent %s", self.broker.id, type(request).__name__)
-            else:
-                if not isinstance(request, Probe):
-                    self._events.answered(self.broker, request, response)
-            finally:
-                self._done()
+            await self._deliver(await self._queue.get())
+
+    async def _deliver(self, request: Request | Probe) -> None:
+        """A call of its own: a channel that waits does not keep its last request and response, which may be large."""
+        try:
+            response = await self._until_answered(request)
+        except PeerGone as error:
+            await self._until_back(error)
+        except Exception:
+            log.exception("a bug: broker %d was not sent %s", self.broker.id, type(request).__name__)
+        else:
+            if not isinstance(request, Probe):
+                self._events.answered(self.broker, request, response)
+        finally:
+            self._done()
 
     async def _until_answered(self, request: Message) -> Message:
         """PeerGone: the broker is gone, or is silent and given up."""

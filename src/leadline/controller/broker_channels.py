@@ -35,10 +35,9 @@ class BrokerChannels:
                 is_new = broker.epoch not in self._listening
                 self._channels[id] = BrokerChannel(broker, self._connect, self._events, timeout_s, is_new=is_new)
 
-    def send(self, requests: Iterable[BrokerRequest]) -> None:
-        for id, request in requests:
-            if (channel := self._channels.get(id)) is not None:
-                channel.send(request)
+    def send(self, request: BrokerRequest) -> None:
+        if (channel := self._channels.get(request.broker)) is not None:
+            channel.send(request.request)
 
     def give_up_silent(self, registered: Collection[BrokerId], monitor: SilenceMonitor) -> None:
         """Gives up on silent brokers, if most of the registered brokers are heard."""

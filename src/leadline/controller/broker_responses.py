@@ -9,10 +9,11 @@ from leadline.controller.decisions import Decisions
 from leadline.controller.effects import Request
 from leadline.controller.state import PartitionReplica, RegisteredBroker
 from leadline.model import NONE, TopicPartition
+from leadline.runtime.steps import Steps
 from leadline.wire.classes import Message
 from leadline.wire.messages import LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
 
-Event = Callable[[Decisions], None]
+Event = Callable[[Decisions], Steps[None]]
 
 
 def event_after(broker: RegisteredBroker, request: Request, response: Message) -> Event | None:
@@ -26,15 +27,23 @@ def event_after(broker: RegisteredBroker, request: Request, response: Message) -
     return None
 
 
-def _leader_and_isr_answered(decisions: Decisions, broker: RegisteredBroker, response: LeaderAndIsrResponse) -> None:
+def _leader_and_isr_answered(
+    decisions: Decisions, broker: RegisteredBroker, response: LeaderAndIsrResponse
+) -> Steps[None]:
     names = decisions.state.names
+    if broker.id not in decisions.state.offline_dirs and not _has_errors(response):
+        return  # as nearly always
     codes = {
         TopicPartition(name, partition.partition_index): partition.error_code
         for topic in response.topics
         if (name := names.get(topic.topic_id)) is not None
         for partition in topic.partition_errors
     }
-    decisions.replicas_answered(broker.id, broker.epoch, codes)
+    yield from decisions.replicas_answered(broker.id, broker.epoch, codes)
+
+
+def _has_errors(response: LeaderAndIsrResponse) -> bool:
+    return any(partition.error_code != NONE for topic in response.topics for partition in topic.partition_errors)
 
 
 def _to_be_deleted(request: StopReplicaRequest) -> set[TopicPartition]:
@@ -48,7 +57,7 @@ def _to_be_deleted(request: StopReplicaRequest) -> set[TopicPartition]:
 
 def _stop_replica_answered(
     decisions: Decisions, broker: RegisteredBroker, deletions: set[TopicPartition], response: StopReplicaResponse
-) -> None:
+) -> Steps[None]:
     """Only deletions count, and only those of topics that are being deleted."""
     codes = {
         TopicPartition(partition.topic_name, partition.partition_index): partition.error_code
@@ -57,4 +66,6 @@ def _stop_replica_answered(
     deleting = [tp for tp in sorted(deletions) if decisions.state.is_deleting(tp)]
     failed = [tp for tp in deleting if response.error_code != NONE or codes.get(tp, NONE) != NONE]
     decisions.deletions.failed([PartitionReplica(tp, broker.id) for tp in failed])
-    decisions.deletions.deleted([PartitionReplica(tp, broker.id) for tp in deleting if tp not in set(failed)])
+    yield
+    not_deleted = set(failed)
+    decisions.deletions.deleted([PartitionReplica(tp, broker.id) for tp in deleting if tp not in not_deleted])

@@ -33,8 +33,10 @@ from leadline.coordination import znodes
 from leadline.coordination.node_json import MalformedNode
 from leadline.coordination.tree import NodeExists, SessionState, SetData, TreeError, TreeWatch
 from leadline.errors import BrokerIdNotRegistered, NotController, StaleBrokerEpoch
-from leadline.model import BrokerId, ProducerId, TopicId, new_id
+from leadline.model import NO_ID, BrokerId, ProducerId, TopicId, new_id
 from leadline.runtime.ports import Chance
+from leadline.runtime.steps import Steps, one_step
+from leadline.runtime.turns import Turns
 from leadline.wire.classes import Message
 
 log = logging.getLogger(__name__)
@@ -42,6 +44,7 @@ log = logging.getLogger(__name__)
 FIRST_REBALANCE_S = 5.0
 AFTER_FAILURE_S = 1.0
 RESIGN_S = 5.0
+SENT_AT_ONCE = 8  # requests in one turn: in the next one, their channels copy them to their connections
 ELECT, REBALANCE, ALL_TOPICS = "elect", "rebalance", "all topics"  # events that no single node stands for
 
 T = TypeVar("T")
@@ -65,7 +68,8 @@ class Controller:
         self._election, self._settings, self._chance = election, settings, chance
         self.decisions: Decisions | None = None  # None: another broker is the controller, or none is
         self.on_decided: list[Callable[[], None]] = []  # called after decisions were written and sent
-        self._events = EventQueue(self._failed)
+        self._turns = Turns()
+        self._events = EventQueue(self._failed, self._turns)
         self._watches = ControllerWatches(self.tree, self._changed)
         self._channels = BrokerChannels(settings, connect, self)
         self._producer_ids = ProducerIdBlocks(self.tree, first_producer_id)
@@ -117,6 +121,10 @@ class Controller:
 
     async def do(self, event: Callable[[Decisions], T]) -> T:
         """Runs an event, and returns its result once the decisions are written. NotController."""
+        return await self.do_in_steps(lambda decisions: one_step(lambda: event(decisions)))
+
+    async def do_in_steps(self, event: Callable[[Decisions], Steps[T]]) -> T:
+        """As `do`, for an event that may concern many partitions."""
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def refuse() -> None:
@@ -125,7 +133,7 @@ class Controller:
 
         async def run() -> None:
             try:
-                decided = event(self._elected)
+                decided = await self._in_turns(event(self._elected))
             except Exception as error:  # noqa: BLE001  the caller gets it
                 if not result.done():
                     result.set_exception(error)
@@ -140,15 +148,19 @@ class Controller:
             self._events.put(run, refuse)
         return await result
 
-    def _decide(self, event: Callable[[Decisions], None]) -> None:
-        """As `do`, but nobody waits for the result."""
+    def _decide(self, event: Callable[[Decisions], Steps[None]]) -> None:
+        """As `do_in_steps`, but nobody waits for the result."""
 
         async def run() -> None:
-            event(self._elected)
+            await self._in_turns(event(self._elected))
             await self._carry_out()
 
         if self.is_active:
             self._events.put(run)
+
+    async def _in_turns(self, steps: Steps[T]) -> T:
+        """Runs steps of an event. NotController if this broker resigns meanwhile."""
+        return await self._turns.run(steps, lambda: self._elected)
 
     @property
     def _elected(self) -> Decisions:
@@ -187,7 +199,7 @@ class Controller:
         listener, config = self._settings.listeners.inter_broker.name, self._settings.broker
         self.decisions = Decisions(state, listener, delete_topic_enable=config.delete_topic_enable)
         self._channels.elected(state)
-        self.decisions.start(pending)
+        await self._in_turns(self.decisions.start(pending))
         await self._carry_out()
         self.silence_changed()
         if config.auto_leader_rebalance_enable:
@@ -202,7 +214,7 @@ class Controller:
         state = ControllerState(self.me, epoch)
         state.brokers = {broker.id: broker for broker in await tree_reader.brokers(self.tree)}
         stored = await self._read_topics(await self.tree.children(znodes.TOPICS) or [])
-        for topic in await tree_reader.gather([tree_reader.with_states(self.tree, *named) for named in stored]):
+        for topic in await tree_reader.with_states(self.tree, stored):
             state.put_topic(topic)
         pending = PendingChanges(
             await self.tree.children(znodes.DELETE_TOPICS) or [],
@@ -257,18 +269,20 @@ class Controller:
 
     async def _carry_out(self) -> None:
         """Writes, then sends. Repeats that if unclean elections are allowed, which are decided last."""
-        effects = self._elected.take()
-        while effects:
+        while (effects := self._elected.take()) is not None:
             await self._write(effects.writes)
             self._channels.update(self._elected.state)
-            self._channels.send(effects.requests)
+            for number, request in enumerate(effects.requests, 1):
+                await (self._turns.pause() if number % SENT_AT_ONCE else self._turns.next())
+                self._elected  # noqa: B018  raises if this broker has resigned
+                self._channels.send(request)
+                await self._turns.pause()
             if allowed := await self._allow_unclean(effects.stranded):
                 self._elected.unclean_allowed(allowed)
-            effects = self._elected.take()
         for notify in list(self.on_decided):
             notify()
 
-    async def _write(self, writes: Collection[Write]) -> None:
+    async def _write(self, writes: Iterable[Write]) -> None:
         await write(self.tree, self._election.epoch_version, writes)
 
     async def _allow_unclean(self, topics: Collection[str]) -> list[str]:
@@ -330,7 +344,7 @@ class Controller:
             self._events.put_once(path, partial(self._topic_changed, path.removeprefix(f"{znodes.TOPICS}/")))
 
     async def _tree_changed(self, path: str) -> None:
-        await TREE_EVENTS[path](self.tree, self._elected)
+        await self._in_turns(await TREE_EVENTS[path](self.tree, self._elected))
         await self._carry_out()
 
     async def _topics_changed(self) -> None:
@@ -369,7 +383,7 @@ class Controller:
 
     async def _rebalance(self) -> None:
         config = self._settings.broker
-        if moved := self._elected.rebalance(config.leader_imbalance_per_broker_percentage):
+        if moved := await self._in_turns(self._elected.rebalance(config.leader_imbalance_per_broker_percentage)):
             log.info("moved leadership of %d partitions back to their preferred leaders", len(moved))
         await self._carry_out()
         self._timers.clear()
@@ -381,6 +395,11 @@ class Controller:
     def topic_names(self) -> Mapping[TopicId, str]:
         """The topics by id. Empty if this broker is not the controller."""
         return {} if self.decisions is None else self.decisions.state.names
+
+    def topic_id(self, name: str) -> TopicId:
+        """NO_ID if there is no such topic, or if this broker is not the controller."""
+        topic = None if self.decisions is None else self.decisions.state.topics.get(name)
+        return NO_ID if topic is None else topic.id
 
     def check_broker_epoch(self, id: BrokerId, epoch: int) -> None:
         """Raises NotController, BrokerIdNotRegistered or StaleBrokerEpoch."""

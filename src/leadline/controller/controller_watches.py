@@ -19,7 +19,7 @@ class ControllerWatches:
         tree = self._tree
         watches = [tree.watch_children(path, self._on(path)) for path in (znodes.TOPICS, *CHILDREN_EVENTS)]
         watches += [tree.watch(path, self._on(path)) for path in NODE_EVENTS]
-        await tree_reader.gather([self._keep(watch) for watch in watches])
+        await tree_reader.gather(self._keep, watches)
 
     async def _keep(self, watch: Awaitable[TreeWatch]) -> None:
         self._watches.append(await watch)
@@ -29,7 +29,7 @@ class ControllerWatches:
         return lambda event: self._changed(path)
 
     async def watch_topics(self, names: Collection[str]) -> None:
-        await tree_reader.gather([self._watch_topic(name) for name in names if name not in self._topics])
+        await tree_reader.gather(self._watch_topic, [name for name in names if name not in self._topics])
 
     async def _watch_topic(self, name: str) -> None:
         path = znodes.topic_path(name)

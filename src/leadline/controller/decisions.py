@@ -1,7 +1,8 @@
 """The controller's decisions about brokers, topics and partitions.
 
 Pure: events come in as calls, and `take` returns their effects in order. A call that serves a request returns the
-response, which may be sent once the effects are carried out.
+response, which may be sent once the effects are carried out. An event that may concern all partitions returns steps:
+nothing else may be decided before the last of them.
 
     one leader per leader epoch; a leader is in sync, assigned and alive
     epochs only grow
@@ -16,6 +17,7 @@ from leadline.controller import elections
 from leadline.controller.deletions import Deletions
 from leadline.controller.reassignments import Reassignments
 from leadline.controller.state import (
+    ControlledPartition,
     ControlledTopic,
     ControllerState,
     PartitionReplica,
@@ -42,6 +44,7 @@ from leadline.errors import (
 )
 from leadline.model import NO_LEADER, NONE, BrokerId, TopicPartition
 from leadline.replication.partition import LeaderAndIsr, Proposal
+from leadline.runtime.steps import Steps, portions
 
 UNKNOWN_BROKER_EPOCH = -1
 
@@ -64,37 +67,45 @@ class Decisions:
         self.reassignments = Reassignments(self.transitions, self.deletions)
         self.take = self.transitions.take
 
-    def start(self, pending: PendingChanges) -> None:
+    def start(self, pending: PendingChanges) -> Steps[None]:
         """Sends the list of brokers to all brokers, then the leaders. Completes what the last controller began."""
         self.deletions.begin(pending.deletions)
         self.transitions.batch.add_update_metadata(self.state.brokers)
         self.transitions.next_batch()
-        self._begin_states()
-        offline = [replica for replica, now in self.state.replicas.items() if now is not ReplicaState.ONLINE]
-        online = [replica for replica, now in self.state.replicas.items() if now is ReplicaState.ONLINE]
-        self.transitions.move_replicas(online, ReplicaState.ONLINE)
-        self.transitions.move_replicas(offline, ReplicaState.OFFLINE)
-        self._elect_offline()
-        self.reassignments.resume(pending.reassignment)
+        offline: list[PartitionReplica] = []
+        for portion in portions(self.state.partitions()):
+            replicas = [replica for tp, partition in portion for replica in self._begin_states(tp, partition)]
+            online = [replica for replica in replicas if self.state.replica_state(replica) is ReplicaState.ONLINE]
+            self.transitions.move_replicas(online, ReplicaState.ONLINE)
+            offline += [it for it in replicas if self.state.replica_state(it) is not ReplicaState.ONLINE]
+            yield
+        yield from self._move_replicas(offline, ReplicaState.OFFLINE)
+        yield from self._elect_offline()
+        yield from self.reassignments.resume(pending.reassignment)
         self.deletions.resume()
-        self.elect_requested(pending.elections)
+        yield from self.elect_requested(pending.elections)
 
-    def _begin_states(self) -> None:
-        for tp, partition in self.state.partitions():
-            if partition.decision is None:
-                partition.state = PartitionState.NEW
-            elif self.state.is_online(partition.decision.leader, tp):
-                partition.state = PartitionState.ONLINE
-            else:
-                partition.state = PartitionState.OFFLINE
-            for broker in partition.assigned.replicas:
-                is_online = self.state.is_online(broker, tp)
-                begun = ReplicaState.ONLINE if is_online else ReplicaState.DELETION_INELIGIBLE
-                self.state.replicas[PartitionReplica(tp, broker)] = begun
+    def _begin_states(self, tp: TopicPartition, partition: ControlledPartition) -> list[PartitionReplica]:
+        if partition.decision is None:
+            partition.state = PartitionState.NEW
+        elif self.state.is_online(partition.decision.leader, tp):
+            partition.state = PartitionState.ONLINE
+        else:
+            partition.state = PartitionState.OFFLINE
+        replicas = [PartitionReplica(tp, broker) for broker in partition.assigned.replicas]
+        for replica in replicas:
+            is_online = self.state.is_online(replica.broker, tp)
+            self.state.put_replica(replica, ReplicaState.ONLINE if is_online else ReplicaState.DELETION_INELIGIBLE)
+        return replicas
+
+    def _move_replicas(self, replicas: Iterable[PartitionReplica], to: ReplicaState) -> Steps[None]:
+        for portion in portions(replicas):
+            self.transitions.move_replicas(portion, to)
+            yield
 
     # Brokers
 
-    def brokers(self, registered: Collection[RegisteredBroker]) -> None:
+    def brokers(self, registered: Collection[RegisteredBroker]) -> Steps[None]:
         """The brokers that are registered now. A broker with a new epoch was restarted, even if no event said so."""
         before = self.state.brokers
         current = {broker.id: broker for broker in registered}
@@ -109,29 +120,29 @@ class Decisions:
             for id, broker in current.items()
             if id in before and broker != before[id] and broker not in restarted
         ]
-        self._brokers_joined(joined)
-        self._brokers_left([broker.id for broker in restarted])
-        self._brokers_joined(restarted)
-        self._brokers_left(left)
+        yield from self._brokers_joined(joined)
+        yield from self._brokers_left([broker.id for broker in restarted])
+        yield from self._brokers_joined(restarted)
+        yield from self._brokers_left(left)
         if changed:
             before.update({broker.id: broker for broker in changed})
             self.transitions.batch.add_update_metadata(before)
 
-    def broker_gone(self, id: BrokerId, epoch: int) -> None:
+    def broker_gone(self, id: BrokerId, epoch: int) -> Steps[None]:
         """The broker is unreachable, whatever the tree says: it counts as failed until it answers again."""
         broker = self.state.brokers.get(id)
         if broker is not None and broker.epoch == epoch:
             self.state.gone[id] = broker
-            self._brokers_left([id])
+            yield from self._brokers_left([id])
 
-    def broker_back(self, id: BrokerId, epoch: int) -> None:
+    def broker_back(self, id: BrokerId, epoch: int) -> Steps[None]:
         """The broker counted as gone, and answers again."""
         broker = self.state.gone.get(id)
         if broker is not None and broker.epoch == epoch:
             del self.state.gone[id]
-            self._brokers_joined([broker])
+            yield from self._brokers_joined([broker])
 
-    def _brokers_joined(self, brokers: Collection[RegisteredBroker]) -> None:
+    def _brokers_joined(self, brokers: Collection[RegisteredBroker]) -> Steps[None]:
         if not brokers:
             return
         state, new = self.state, {broker.id for broker in brokers}
@@ -141,56 +152,53 @@ class Decisions:
             state.offline_dirs.pop(broker.id, None)
         self.transitions.batch.add_update_metadata(existing)
         self.transitions.next_batch()
-        self.transitions.batch.add_update_metadata(
-            new, (tp for tp, partition in state.partitions() if partition.decision is not None)
-        )
+        self.transitions.batch.add_update_metadata(new)
+        self.transitions.batch.has_all_partitions = True
         self.transitions.next_batch()
         replicas = state.replicas_on(new)
-        self.transitions.move_replicas(replicas, ReplicaState.ONLINE)
-        self._elect_offline()
-        self.reassignments.brokers_joined(new)
+        yield from self._move_replicas(replicas, ReplicaState.ONLINE)
+        yield from self._elect_offline()
+        yield from self.reassignments.brokers_joined(new)
         self.deletions.resume_for({replica.partition.topic for replica in replicas})
 
-    def _brokers_left(self, brokers: Collection[BrokerId]) -> None:
+    def _brokers_left(self, brokers: Collection[BrokerId]) -> Steps[None]:
         if not brokers:
             return
         for id in brokers:
             self.state.brokers.pop(id, None)
             self.state.offline_dirs.pop(id, None)
             self.state.shutting_down.discard(id)
-        self._replicas_lost(self.state.replicas_on(brokers))
+        yield from self._replicas_lost(self.state.replicas_on(brokers))
 
-    def _replicas_lost(self, replicas: Iterable[PartitionReplica]) -> None:
+    def _replicas_lost(self, replicas: Collection[PartitionReplica]) -> Steps[None]:
         going: list[PartitionReplica] = []
         staying: list[PartitionReplica] = []
         for replica in replicas:
             (going if self.state.is_deleting(replica.partition) else staying).append(replica)
+        yield
         leaderless = [
             tp
-            for tp, partition in self.state.partitions()
-            if partition.decision is not None
-            and not self.state.is_online(partition.decision.leader, tp)
+            for tp, _ in (*replicas, *self.state.replicas_on(self.state.shutting_down))
+            if (decision := self.state.existing(tp).decision) is not None
+            and not self.state.is_online(decision.leader, tp)
             and not self.state.is_deleting(tp)
         ]
         self.transitions.move_partitions(leaderless, PartitionState.OFFLINE)
-        self._elect_offline()
-        self.transitions.move_replicas(staying, ReplicaState.OFFLINE)
+        yield
+        yield from self._elect_offline()
+        yield from self._move_replicas(staying, ReplicaState.OFFLINE)
         self.deletions.failed(going)
         self.transitions.batch.add_update_metadata(self.state.brokers)
 
-    def _elect_offline(self) -> None:
-        waiting = (PartitionState.OFFLINE, PartitionState.NEW)
-        partitions = [
-            tp
-            for tp, partition in self.state.partitions()
-            if partition.state in waiting and not self.state.is_deleting(tp)
-        ]
-        self.transitions.bring_online(partitions, self.transitions.elect_offline)
+    def _elect_offline(self) -> Steps[None]:
+        for portion in portions((yield from self.state.waiting_for_leaders())):
+            self.transitions.bring_online(portion, self.transitions.elect_offline)
+            yield
 
-    def elect_stranded(self, topics: Collection[str] | None) -> None:
+    def elect_stranded(self, topics: Collection[str] | None) -> Steps[None]:
         """Elects leaders for partitions without one, of these topics or of all (None): it may be possible now."""
         if topics is None:
-            self._elect_offline()
+            yield from self._elect_offline()
         for tp in [tp for name in topics or () for tp in self.state.of_topic(name) if not self.state.is_deleting(tp)]:
             if self.state.existing(tp).state is PartitionState.OFFLINE:
                 self.transitions.bring_online((tp,), self.transitions.elect_offline)
@@ -201,7 +209,7 @@ class Decisions:
             if self.state.existing(tp).state is PartitionState.OFFLINE:
                 self.transitions.bring_online((tp,), self.transitions.elect_unclean)
 
-    def shut_down(self, id: BrokerId, epoch: int = UNKNOWN_BROKER_EPOCH) -> list[TopicPartition]:
+    def shut_down(self, id: BrokerId, epoch: int = UNKNOWN_BROKER_EPOCH) -> Steps[list[TopicPartition]]:
         """ControlledShutdown: other brokers take over the partitions of a broker that is about to stop.
 
         Returns the partitions that it still leads and that others could lead. StaleBrokerEpoch, BrokerNotAvailable.
@@ -213,14 +221,18 @@ class Decisions:
             raise StaleBrokerEpoch(f"broker {id} sent epoch {epoch}, but has {broker.epoch}")
         self.state.shutting_down.add(id)
         led = leaders_of(self.state, id)
-        self.transitions.bring_online(led, self.transitions.elect_for_shutdown, self.transitions.online_or_stopping)
+        for portion in portions(led):
+            self.transitions.bring_online(
+                portion, self.transitions.elect_for_shutdown, self.transitions.online_or_stopping
+            )
+            yield
         handed_over = set(led)
         followed = [
             replica
             for replica in self.state.replicas_on((id,))
             if replica.partition not in handed_over and self._is_shared(replica.partition)
         ]
-        self.transitions.move_replicas(followed, ReplicaState.OFFLINE)
+        yield from self._move_replicas(followed, ReplicaState.OFFLINE)
         return [tp for tp in leaders_of(self.state, id) if self.transitions.online(tp)]
 
     def _is_shared(self, tp: TopicPartition) -> bool:
@@ -231,11 +243,11 @@ class Decisions:
 
     # Log directories
 
-    def log_dir_failed(self, brokers: Iterable[BrokerId]) -> None:
+    def log_dir_failed(self, brokers: Iterable[BrokerId]) -> Steps[None]:
         """They get LeaderAndIsr again; their responses name the replicas that they have lost."""
-        self.transitions.move_replicas(self.state.replicas_on(brokers), ReplicaState.ONLINE)
+        yield from self._move_replicas(self.state.replicas_on(brokers), ReplicaState.ONLINE)
 
-    def replicas_answered(self, id: BrokerId, epoch: int, codes: Mapping[TopicPartition, int]) -> None:
+    def replicas_answered(self, id: BrokerId, epoch: int, codes: Mapping[TopicPartition, int]) -> Steps[None]:
         """A broker's response to LeaderAndIsr: an error code for each partition."""
         broker = self.state.brokers.get(id)
         if broker is None or broker.epoch != epoch:
@@ -248,9 +260,9 @@ class Decisions:
         else:
             self.state.offline_dirs.pop(id, None)
         if newly := [PartitionReplica(tp, id) for tp in now - before if self.state.partition(tp) is not None]:
-            self._replicas_lost(newly)
+            yield from self._replicas_lost(newly)
         if before - now:  # these replicas are online again
-            self._elect_offline()
+            yield from self._elect_offline()
 
     def leaderless(self, topic: str) -> list[TopicPartition]:
         """The partitions of a topic that have no leader."""
@@ -298,19 +310,20 @@ class Decisions:
         if broker is None or broker.epoch != epoch:
             current = "is not registered" if broker is None else f"has {broker.epoch}"
             raise StaleBrokerEpoch(f"broker {id} sent epoch {epoch}, but {current}")
-        answers = {tp: self._alter(tp, proposal) for tp, proposal in proposals.items()}
+        alive = self.state.alive_epochs
+        answers = {tp: self._alter(tp, proposal, alive) for tp, proposal in proposals.items()}
         self.transitions.batch.add_update_metadata(
             self.state.brokers, (tp for tp in proposals if self.state.partition(tp) is not None)
         )
         self.reassignments.isr_changed(tp for tp, answer in answers.items() if not isinstance(answer, WireError))
         return answers
 
-    def _alter(self, tp: TopicPartition, proposal: Proposal) -> LeaderAndIsr | WireError:
+    def _alter(self, tp: TopicPartition, proposal: Proposal, alive: Mapping[BrokerId, int]) -> LeaderAndIsr | WireError:
         partition = self.state.partition(tp)
         if partition is None or partition.decision is None:
             return UnknownTopicOrPartition(f"partition {tp} does not exist")
         try:
-            altered = elections.altered(partition.decision, proposal, self.state.alive_epochs)
+            altered = elections.altered(partition.decision, proposal, alive)
             _check_altered(partition.assigned.replicas, partition.decision, altered)
         except WireError as error:
             return error
@@ -329,14 +342,16 @@ class Decisions:
 
     def elect(
         self, partitions: Iterable[TopicPartition], *, unclean: bool
-    ) -> dict[TopicPartition, BrokerId | WireError]:
+    ) -> Steps[dict[TopicPartition, BrokerId | WireError]]:
         """ElectLeaders: returns the elected leader of each partition, or the error."""
         answers: dict[TopicPartition, BrokerId | WireError] = {}
-        for tp in partitions:
-            try:
-                answers[tp] = self._elect(tp, unclean=unclean)
-            except WireError as error:
-                answers[tp] = error
+        for portion in portions(partitions):
+            for tp in portion:
+                try:
+                    answers[tp] = self._elect(tp, unclean=unclean)
+                except WireError as error:
+                    answers[tp] = error
+            yield
         return answers
 
     def _elect(self, tp: TopicPartition, *, unclean: bool) -> BrokerId:
@@ -347,7 +362,7 @@ class Decisions:
             raise InvalidTopic("The topic is being deleted")
         leader = NO_LEADER if partition.decision is None else partition.decision.leader
         preferred = partition.assigned.replicas[0]
-        if leader in self.state.alive if unclean else leader == preferred:
+        if self.state.is_alive(leader) if unclean else leader == preferred:
             raise ElectionNotNeeded(ElectionNotNeeded.usual)
         if unclean:
             elected = self.transitions.bring_online((tp,), self.transitions.elect_unclean)
@@ -361,17 +376,21 @@ class Decisions:
             raise EligibleLeadersNotAvailable(f"no replica of {tp}, {list(partition.assigned.replicas)}, is online")
         raise PreferredLeaderNotAvailable(f"the preferred leader of {tp}, {preferred}, is offline or not in sync")
 
-    def elect_requested(self, partitions: Collection[TopicPartition]) -> None:
+    def elect_requested(self, partitions: Collection[TopicPartition]) -> Steps[None]:
         """Elects what /admin/preferred_replica_election requests. The node is deleted once that is done."""
         if partitions:
-            self.elect(partitions, unclean=False)
+            yield from self.elect(partitions, unclean=False)
             self.transitions.remove(znodes.PREFERRED_REPLICA_ELECTION)
 
-    def rebalance(self, percentage: int) -> list[TopicPartition]:
+    def rebalance(self, percentage: int) -> Steps[list[TopicPartition]]:
         """Moves leadership back to preferred leaders, where others lead too many partitions."""
-        return self.transitions.bring_online(
-            imbalanced(self.state, percentage), self.transitions.elect_preferred, self.transitions.all_assigned
-        )
+        moved: list[TopicPartition] = []
+        for portion in portions((yield from imbalanced(self.state, percentage))):
+            moved += self.transitions.bring_online(
+                portion, self.transitions.elect_preferred, self.transitions.all_assigned
+            )
+            yield
+        return moved
 
 
 def _check_altered(assigned: tuple[BrokerId, ...], current: LeaderAndIsr, altered: LeaderAndIsr) -> None:

@@ -66,7 +66,7 @@ class Deletions:
         """Completes, begins or retries the deletion of each topic, as far as its replicas allow."""
         begun = []
         for name in sorted(self.state.deleting):
-            states = {self.state.replicas.get(replica) for replica in self.state.replicas_of(self.state.of_topic(name))}
+            states = set(map(self.state.replica_state, self.state.replicas_of(self.state.of_topic(name))))
             if states <= {ReplicaState.DELETION_SUCCESSFUL}:
                 self._complete(name)
             elif ReplicaState.DELETION_STARTED not in states and name not in self.state.undeletable:
@@ -85,7 +85,7 @@ class Deletions:
         for replica in self.state.replicas_of(partitions):
             if not self.state.is_online(replica.broker, replica.partition):
                 offline.append(replica)
-            elif self.state.replicas.get(replica) is not ReplicaState.DELETION_SUCCESSFUL:
+            elif self.state.replica_state(replica) is not ReplicaState.DELETION_SUCCESSFUL:
                 online.append(replica)
         for replicas in (offline, online):
             self.transitions.move_replicas(replicas, ReplicaState.OFFLINE)

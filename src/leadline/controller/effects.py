@@ -5,17 +5,27 @@ Pure: collects the effects, and builds the requests from the controller's state 
     nothing is sent before it is written
     a request shows a partition's state at the end of a decision, not on the way to it
     the order within one batch is LeaderAndIsr, UpdateMetadata, StopReplica
+
+A decision may concern all partitions of a large cluster, so writes and requests are built one at a time, as they are
+carried out, and before anything else is decided. The state of a partition is built once for all brokers that get it.
+UpdateMetadata is sent in portions, internal topics first: no broker stops to serve clients while it applies one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 from leadline.controller.state import ControlledPartition, ControllerState, RegisteredBroker
+from leadline.controller.topics import INTERNAL
 from leadline.coordination.registration import PROTOCOLS
 from leadline.coordination.tree import Operation
 from leadline.model import DURING_DELETE, NO_EPOCH, BrokerId, TopicPartition
+from leadline.runtime.steps import portions
+from leadline.wire.classes import SharedArray
 from leadline.wire.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+
+UPDATED_AT_ONCE = 4000  # partitions in one UpdateMetadata
 
 Request = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 _LeaderAndIsrPartition = LeaderAndIsrRequest.LeaderAndIsrPartitionState
@@ -46,14 +56,11 @@ class BrokerRequest(NamedTuple):
 
 
 class ControllerEffects(NamedTuple):
-    """What must happen, top to bottom."""
+    """What must happen, top to bottom. Writes and requests are built as they are taken."""
 
-    writes: list[Write]
-    requests: list[BrokerRequest]
+    writes: Iterator[Write]
+    requests: Iterator[BrokerRequest]
     stranded: set[str]  # topics with partitions that need an unclean election: their settings decide
-
-    def __bool__(self) -> bool:
-        return bool(self.writes or self.requests or self.stranded)
 
 
 @dataclass(slots=True)
@@ -65,6 +72,7 @@ class RequestBatch:
     )  # whether the replica is new
     update_metadata: dict[BrokerId, None] = field(default_factory=dict)
     partitions: dict[TopicPartition, None] = field(default_factory=dict)  # that UpdateMetadata includes
+    has_all_partitions: bool = False  # in UpdateMetadata
     stop_replica: dict[BrokerId, dict[TopicPartition, bool]] = field(default_factory=dict)  # whether to delete it
 
     def add_leader_and_isr(self, brokers: Iterable[BrokerId], tp: TopicPartition, *, is_new: bool = False) -> None:
@@ -80,65 +88,95 @@ class RequestBatch:
         self.update_metadata.update(dict.fromkeys(brokers))
         self.partitions.update(dict.fromkeys(partitions))
 
-    def requests(self, state: ControllerState, listener: str) -> list[BrokerRequest]:
-        """Brokers that are not registered get none."""
-        registered = state.brokers
-        return [
-            *(
-                BrokerRequest(to, _leader_and_isr_request(state, registered[to], partitions, listener))
-                for to, partitions in self.leader_and_isr.items()
-                if to in registered
-            ),
-            *self._updates(state),
-            *(
-                BrokerRequest(to, _stop_replica_request(state, registered[to], partitions))
-                for to, partitions in self.stop_replica.items()
-                if to in registered
-            ),
-        ]
+    @property
+    def is_empty(self) -> bool:
+        return not (self.leader_and_isr or self.update_metadata or self.stop_replica)
 
-    def _updates(self, state: ControllerState) -> list[BrokerRequest]:
+    def requests(self, state: ControllerState, listener: str) -> Iterator[BrokerRequest]:
+        """Brokers that are not registered get none."""
+        registered, built = state.brokers, BuiltStates({}, {})
+        for to, partitions in self.leader_and_isr.items():
+            if to in registered:
+                request = _leader_and_isr_request(state, registered[to], partitions, listener, built)
+                yield BrokerRequest(to, request)
+        del built
+        yield from self._updates(state)
+        for to, partitions in self.stop_replica.items():
+            if to in registered:
+                yield BrokerRequest(to, _stop_replica_request(state, registered[to], partitions))
+
+    def _updates(self, state: ControllerState) -> Iterator[BrokerRequest]:
         to = [state.brokers[broker] for broker in self.update_metadata if broker in state.brokers]
         if not to:
-            return []
-        topics, live = (
-            _metadata_topics(state, self.partitions),
-            [_live_broker(broker) for broker in state.brokers.values()],
-        )
-        return [
-            BrokerRequest(
-                broker.id,
-                UpdateMetadataRequest(
+            return
+        live = [_live_broker(broker) for broker in state.brokers.values()]
+        partitions = portions(self._important_first(state), UPDATED_AT_ONCE)
+        with_topics = filter(None, (_metadata_topics(state, portion) for portion in partitions))
+        first = next(with_topics, SharedArray())  # at least one request, with the live brokers
+        for topics in chain((first,), with_topics):
+            for broker in to:
+                request = UpdateMetadataRequest(
                     controller_id=state.me,
                     controller_epoch=state.epoch,
                     broker_epoch=broker.epoch,
                     topic_states=topics,
                     live_brokers=live,
-                ),
+                )
+                yield BrokerRequest(broker.id, request)
+
+    def _important_first(self, state: ControllerState) -> Iterable[TopicPartition]:
+        """Groups and transactions wait for the leaders of the internal topics."""
+        if self.has_all_partitions:
+            return (
+                TopicPartition(name, number)
+                for name in sorted(state.topics, key=lambda name: name not in INTERNAL)
+                for number in state.topics[name].partitions
             )
-            for broker in to
-        ]
+        if len(self.partitions) <= UPDATED_AT_ONCE:
+            return self.partitions
+        return chain(
+            (tp for tp in self.partitions if tp.topic in INTERNAL),
+            (tp for tp in self.partitions if tp.topic not in INTERNAL),
+        )
+
+
+class BuiltStates(NamedTuple):
+    """The states of partitions in LeaderAndIsr: the replicas of a partition share one."""
+
+    of_new: dict[TopicPartition, _LeaderAndIsrPartition]  # with is_new
+    of_others: dict[TopicPartition, _LeaderAndIsrPartition]
 
 
 def _leader_and_isr_request(
-    state: ControllerState, broker: RegisteredBroker, partitions: dict[TopicPartition, bool], listener: str
+    state: ControllerState,
+    broker: RegisteredBroker,
+    partitions: dict[TopicPartition, bool],
+    listener: str,
+    built: BuiltStates,
 ) -> LeaderAndIsrRequest:
     topics: dict[str, LeaderAndIsrRequest.LeaderAndIsrTopicState] = {}
     leaders: set[BrokerId] = set()
     for tp, is_new in partitions.items():
-        partition = state.partition(tp)
-        if partition is None or partition.decision is None:
-            continue
-        if tp.topic not in topics:
+        states = built.of_new if is_new else built.of_others
+        partition_state = states.get(tp)
+        if partition_state is None:
+            partition = state.partition(tp)
+            if partition is None or partition.decision is None:
+                continue
+            partition_state = states[tp] = _leader_and_isr_partition(tp, partition, is_new)
+        topic = topics.get(tp.topic)
+        if topic is None:
             topic_id = state.topics[tp.topic].id
-            topics[tp.topic] = LeaderAndIsrRequest.LeaderAndIsrTopicState(topic_name=tp.topic, topic_id=topic_id)
-        topics[tp.topic].partition_states.append(_leader_and_isr_partition(tp, partition, is_new))
-        leaders.add(partition.decision.leader)
+            topic = LeaderAndIsrRequest.LeaderAndIsrTopicState(topic_name=tp.topic, topic_id=topic_id)
+            topics[tp.topic] = topic
+        topic.partition_states.append(partition_state)
+        leaders.add(partition_state.leader)
+    is_own = broker.id == state.me  # and is never encoded
     return LeaderAndIsrRequest(
         controller_id=state.me,
         controller_epoch=state.epoch,
         broker_epoch=broker.epoch,
-        topic_states=list(topics.values()),
+        topic_states=list(topics.values()) if is_own else SharedArray(topics.values()),
         live_leaders=[_live_leader(other, listener) for other in state.brokers.values() if other.id in leaders],
     )
 
@@ -171,7 +209,7 @@ def _live_leader(broker: RegisteredBroker, listener: str) -> LeaderAndIsrRequest
 
 def _metadata_topics(
     state: ControllerState, partitions: Iterable[TopicPartition]
-) -> list[UpdateMetadataRequest.UpdateMetadataTopicState]:
+) -> SharedArray[UpdateMetadataRequest.UpdateMetadataTopicState]:
     topics: dict[str, UpdateMetadataRequest.UpdateMetadataTopicState] = {}
     for tp in partitions:
         partition = state.partition(tp)
@@ -181,7 +219,7 @@ def _metadata_topics(
             topic_id = state.topics[tp.topic].id
             topics[tp.topic] = UpdateMetadataRequest.UpdateMetadataTopicState(topic_name=tp.topic, topic_id=topic_id)
         topics[tp.topic].partition_states.append(_metadata_partition(state, tp, partition))
-    return list(topics.values())
+    return SharedArray(topics.values())
 
 
 def _metadata_partition(

@@ -1,6 +1,7 @@
 """The controller's events: one task runs them, one after the other.
 
 an event is decided, written and sent to the brokers before the next one begins
+many events, like a long one, share the loop's turns with the requests of clients
 a named event that already waits is not queued again: it will read the latest state
 """
 
@@ -9,6 +10,8 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from leadline.errors import NotController
+from leadline.runtime.garbage import without_collections
+from leadline.runtime.turns import Turns
 
 Run = Callable[[], Awaitable[None]]
 
@@ -25,8 +28,8 @@ class _ControllerEvent(NamedTuple):
 class EventQueue:
     """`run()` never ends. `failed` is awaited with an exception that an event raises, unless it is NotController."""
 
-    def __init__(self, failed: Callable[[Exception], Awaitable[None]]) -> None:
-        self._failed = failed
+    def __init__(self, failed: Callable[[Exception], Awaitable[None]], turns: Turns) -> None:
+        self._failed, self._turns = failed, turns
         self._events: asyncio.Queue[_ControllerEvent] = asyncio.Queue()
         self._waiting: set[str] = set()  # the names of events that need not be queued again
 
@@ -52,11 +55,20 @@ class EventQueue:
             else:
                 event.abandon()
 
+    async def _next(self) -> _ControllerEvent:
+        if self._events.empty():
+            event = await self._events.get()
+            self._turns.begin()  # it has waited, so this is another turn
+            return event
+        await self._turns.pause()
+        return await self._events.get()
+
     async def run(self) -> None:
         while True:
-            event = await self._events.get()
+            event = await self._next()
             try:
-                await event.run()
+                with without_collections():
+                    await event.run()
             except NotController:
                 event.abandon()
             except Exception as error:  # noqa: BLE001  `failed` reports it

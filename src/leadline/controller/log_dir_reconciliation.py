@@ -76,9 +76,11 @@ class LogDirReconciliation:
         """Returns False if some could not be read."""
         names = await self.tree.children(znodes.TOPICS) or []
         topics = await tree_reader.topics(self.tree, names)
-        for name, stored in topics:
-            topic = stored if stored.id is not None else stored._replace(id=new_id(self._new_uuid))
-            self.topics[name] = await tree_reader.with_states(self.tree, name, topic)
+        with_ids = [
+            (name, stored if stored.id is not None else stored._replace(id=new_id(self._new_uuid)))
+            for name, stored in topics
+        ]
+        await self._read_states(with_ids)
         return len(topics) == len(names)
 
     async def _drop_unreadable(self) -> None:
@@ -171,7 +173,7 @@ class LogDirReconciliation:
         path, data = znodes.config_path("topics", name), znodes.encode_config(config)
         settings: Operation = SetData(path, data) if await self.tree.exists(path) else Create(path, data)
         await self.tree.multi([Create(znodes.topic_path(name), znodes.encode_topic(topic)), settings])
-        self.topics[name] = await tree_reader.with_states(self.tree, name, topic)
+        await self._read_states([(name, topic)])
         return config
 
     def _count(self, name: str, logs: Collection[Log]) -> int:
@@ -186,7 +188,10 @@ class LogDirReconciliation:
             stored = znodes.TopicNode(topic.id, {n: partition.assigned for n, partition in topic.partitions.items()})
             grown = self._grown(stored, count)
             await self.tree.set(znodes.topic_path(topic.name), znodes.encode_topic(grown))
-            self.topics[topic.name] = await tree_reader.with_states(self.tree, topic.name, grown)
+            await self._read_states([(topic.name, grown)])
+
+    async def _read_states(self, stored: Iterable[tuple[str, znodes.TopicNode]]) -> None:
+        self.topics |= {topic.name: topic for topic in await tree_reader.with_states(self.tree, stored)}
 
     def _grown(self, topic: znodes.TopicNode, count: int) -> znodes.TopicNode:
         added = {number: ReplicaAssignment((self.me,)) for number in range(count) if number not in topic.partitions}

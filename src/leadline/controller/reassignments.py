@@ -16,8 +16,6 @@ from leadline.controller.deletions import Deletions
 from leadline.controller.state import PartitionReplica, ReplicaState, is_reassigning, origin, reassigned, target
 from leadline.controller.topics import scala_buffer
 from leadline.controller.transitions import Transitions
-from leadline.coordination import znodes
-from leadline.coordination.tree import SetData
 from leadline.coordination.znodes import ReplicaAssignment
 from leadline.errors import (
     InvalidReplicaAssignment,
@@ -26,6 +24,7 @@ from leadline.errors import (
     WireError,
 )
 from leadline.model import BrokerId, TopicPartition
+from leadline.runtime.steps import Steps, portions
 
 Target = tuple[BrokerId, ...] | None  # None: cancel, back to the replicas before
 
@@ -34,47 +33,58 @@ class Reassignments:
     def __init__(self, transitions: Transitions, deletions: Deletions) -> None:
         self.transitions, self.state, self.deletions = transitions, transitions.state, deletions
 
-    def resume(self, requested: Mapping[TopicPartition, tuple[BrokerId, ...]]) -> None:
+    def resume(self, requested: Mapping[TopicPartition, tuple[BrokerId, ...]]) -> Steps[None]:
         """A new controller continues the reassignments in progress, and starts those that the tree requests."""
-        self.state.reassigning |= {
-            tp for tp, partition in self.state.partitions() if is_reassigning(partition.assigned)
-        }
-        self.requested_by_node(requested)
-        for tp in self.state.reassigning - requested.keys():
-            self._continue(tp, self.state.existing(tp).assigned)
+        for portion in portions(self.state.partitions()):
+            self.state.reassigning |= {tp for tp, partition in portion if is_reassigning(partition.assigned)}
+            yield
+        yield from self.requested_by_node(requested)
+        for tps in portions(self.state.reassigning - requested.keys()):
+            for tp in tps:
+                self._continue(tp, self.state.existing(tp).assigned)
+            yield
 
-    def brokers_joined(self, brokers: Collection[BrokerId]) -> None:
-        for tp in list(self.state.reassigning):
-            assigned = self.state.existing(tp).assigned
-            if not set(target(assigned)).isdisjoint(brokers):
-                self._continue(tp, assigned)
+    def brokers_joined(self, brokers: Collection[BrokerId]) -> Steps[None]:
+        for tps in portions(list(self.state.reassigning)):
+            for tp in tps:
+                assigned = self.state.existing(tp).assigned
+                if not set(target(assigned)).isdisjoint(brokers):
+                    self._continue(tp, assigned)
+            yield
 
     def isr_changed(self, partitions: Iterable[TopicPartition]) -> None:
         for tp in partitions:
             if tp in self.state.reassigning and self._is_in_sync(tp, self.state.existing(tp).assigned):
                 self._continue(tp, self.state.existing(tp).assigned)
 
-    def requested_by_node(self, requested: Mapping[TopicPartition, tuple[BrokerId, ...]]) -> None:
+    def requested_by_node(self, requested: Mapping[TopicPartition, tuple[BrokerId, ...]]) -> Steps[None]:
         """`requested`: by /admin/reassign_partitions. A partition leaves the node when it is done, or fails."""
         self.state.requested_reassignment = dict(requested)
-        for tp, to in requested.items():
-            try:
-                self._reassign(tp, to)
-            except WireError:
-                self._drop_request(tp)
+        for portion in portions(requested.items()):
+            for tp, to in portion:
+                try:
+                    self._reassign(tp, to)
+                except WireError:
+                    self._drop_request(tp)
+            yield
 
-    def alter(self, targets: Mapping[TopicPartition, Target]) -> dict[TopicPartition, WireError | None]:
+    def alter(self, targets: Mapping[TopicPartition, Target]) -> Steps[dict[TopicPartition, WireError | None]]:
         """AlterPartitionReassignments. A new target replaces an earlier one."""
         answers: dict[TopicPartition, WireError | None] = {}
-        for tp, to in targets.items():
-            try:
-                self._check(tp, to)
-                self._drop_request(tp)
-                self._reassign(tp, to)
-                answers[tp] = None
-            except WireError as error:
-                answers[tp] = error
+        for portion in portions(targets.items()):
+            for tp, to in portion:
+                answers[tp] = self._alter(tp, to)
+            yield
         return answers
+
+    def _alter(self, tp: TopicPartition, to: Target) -> WireError | None:
+        try:
+            self._check(tp, to)
+            self._drop_request(tp)
+            self._reassign(tp, to)
+        except WireError as error:
+            return error
+        return None
 
     def under_way(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, ReplicaAssignment]:
         """ListPartitionReassignments."""
@@ -95,7 +105,7 @@ class Reassignments:
             raise InvalidReplicaAssignment(f"Invalid broker id in replica list: {scala_buffer(to)}")
         partition = self.state.partition(tp)
         adding = reassigned(ReplicaAssignment(()) if partition is None else partition.assigned, to).adding
-        if not set(adding) <= self.state.alive:
+        if not all(map(self.state.is_alive, adding)):
             raise InvalidReplicaAssignment(
                 f"Replica assignment has brokers that are not alive. Replica list: {scala_buffer(adding)}, "
                 f"live broker list: Set({', '.join(map(str, sorted(self.state.alive)))})"
@@ -151,7 +161,7 @@ class Reassignments:
         self.state.reassigning.discard(tp)
         if self.state.requested_reassignment.get(tp) == completed.replicas:
             self._drop_request(tp)
-        self.transitions.batch.add_update_metadata(self.state.brokers, (tp,))
+        self.transitions.add_update_metadata(tp)
         self.deletions.resume_for((tp.topic,))
 
     def _lead_among(self, tp: TopicPartition, assigned: ReplicaAssignment) -> None:
@@ -181,10 +191,5 @@ class Reassignments:
             self.transitions.move_replicas(replicas, state)
 
     def _drop_request(self, tp: TopicPartition) -> None:
-        requested = self.state.requested_reassignment
-        if requested.pop(tp, None) is None:
-            return
-        if requested:
-            self.transitions.write(SetData(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignment(requested)))
-        else:
-            self.transitions.remove(znodes.REASSIGN_PARTITIONS)
+        if self.state.requested_reassignment.pop(tp, None) is not None:
+            self.transitions.write_reassignment_request()

@@ -6,6 +6,7 @@ The tree holds the same: a decision is in memory a moment before it is written, 
 differ, the controller resigns, and its successor reads everything again.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -15,6 +16,7 @@ from leadline.coordination.registration import RegisteredEndpoint
 from leadline.coordination.znodes import ReplicaAssignment
 from leadline.model import BrokerId, TopicId, TopicPartition
 from leadline.replication.partition import LeaderAndIsr
+from leadline.runtime.steps import Steps, portions
 
 T = TypeVar("T")
 
@@ -95,7 +97,7 @@ class ControllerState:
     shutting_down: set[BrokerId] = field(default_factory=set)
     topics: dict[str, ControlledTopic] = field(default_factory=dict)
     names: dict[TopicId, str] = field(default_factory=dict)
-    replicas: dict[PartitionReplica, ReplicaState] = field(default_factory=dict)
+    replicas: dict[BrokerId, dict[TopicPartition, ReplicaState]] = field(default_factory=dict)  # those that exist
     offline_dirs: dict[BrokerId, set[TopicPartition]] = field(default_factory=dict)  # replicas in failed directories
     deleting: set[str] = field(default_factory=set)  # topics
     undeletable: set[str] = field(default_factory=set)  # of `deleting`: topics whose deletion has to wait
@@ -108,6 +110,10 @@ class ControllerState:
     def alive(self) -> set[BrokerId]:
         """Brokers that may lead."""
         return self.brokers.keys() - self.shutting_down
+
+    def is_alive(self, broker: BrokerId) -> bool:
+        """Whether the broker may lead."""
+        return broker in self.brokers and broker not in self.shutting_down
 
     @property
     def alive_epochs(self) -> dict[BrokerId, int]:
@@ -138,13 +144,34 @@ class ControllerState:
         return [PartitionReplica(tp, broker) for tp in partitions for broker in self.existing(tp).assigned.replicas]
 
     def replicas_on(self, brokers: Iterable[BrokerId]) -> list[PartitionReplica]:
-        ids = set(brokers)
-        return [
-            PartitionReplica(tp, broker)
-            for tp, partition in self.partitions()
-            for broker in partition.assigned.replicas
-            if broker in ids
-        ]
+        return [PartitionReplica(tp, broker) for broker in set(brokers) for tp in self.replicas.get(broker, ())]
+
+    def replica_state(self, replica: PartitionReplica) -> ReplicaState:
+        return self.replicas.get(replica.broker, {}).get(replica.partition, ReplicaState.NONEXISTENT)
+
+    def put_replica(self, replica: PartitionReplica, state: ReplicaState) -> None:
+        tp, broker = replica
+        self.replicas.setdefault(broker, {})[tp] = state
+
+    def forget_replica(self, replica: PartitionReplica) -> None:
+        partitions = self.replicas.get(replica.broker, {})
+        partitions.pop(replica.partition, None)
+        if not partitions:
+            self.replicas.pop(replica.broker, None)
+
+    def waiting_for_leaders(self) -> Steps[list[TopicPartition]]:
+        """The partitions without a leader, except those of topics that are being deleted."""
+        waiting: list[TopicPartition] = []
+        for topics in portions(self.topics.values()):
+            waiting += [
+                TopicPartition(topic.name, number)
+                for topic in topics
+                if topic.name not in self.deleting
+                for number, partition in topic.partitions.items()
+                if partition.state is PartitionState.OFFLINE or partition.state is PartitionState.NEW
+            ]
+            yield
+        return waiting
 
     def is_deleting(self, tp: TopicPartition) -> bool:
         return tp.topic in self.deleting
@@ -155,7 +182,7 @@ class ControllerState:
 
     def forget_topic(self, name: str) -> None:
         for replica in self.replicas_of(self.of_topic(name)):
-            self.replicas.pop(replica, None)
+            self.forget_replica(replica)
         self.reassigning -= set(self.of_topic(name))
         topic = self.topics.pop(name, None)
         if topic is not None:
@@ -192,16 +219,15 @@ def without_replica(assigned: ReplicaAssignment, broker: BrokerId) -> ReplicaAss
     return ReplicaAssignment(*(_without(group, (broker,)) for group in assigned))
 
 
-def _without(brokers: tuple[T, ...], excluded: Iterable[T]) -> tuple[T, ...]:
-    without = set(excluded)
-    return tuple(broker for broker in brokers if broker not in without)
+def _without(brokers: tuple[T, ...], excluded: tuple[T, ...]) -> tuple[T, ...]:
+    return tuple([broker for broker in brokers if broker not in excluded]) if excluded else brokers
 
 
 def leaders_of(state: ControllerState, broker: BrokerId) -> list[TopicPartition]:
     """The partitions that a broker leads and that have other replicas."""
     return [
         tp
-        for tp, partition in state.partitions()
+        for tp, partition in ((tp, state.existing(tp)) for tp in state.replicas.get(broker, ()))
         if partition.decision is not None
         and partition.decision.leader == broker
         and len(partition.assigned.replicas) > 1
@@ -209,22 +235,30 @@ def leaders_of(state: ControllerState, broker: BrokerId) -> list[TopicPartition]
     ]
 
 
-def imbalanced(state: ControllerState, percentage: int) -> list[TopicPartition]:
+def imbalanced(state: ControllerState, percentage: int) -> Steps[list[TopicPartition]]:
     """Partitions to move back to their preferred leader: of brokers that lead too few of those that prefer them."""
-    preferred: dict[BrokerId, list[tuple[TopicPartition, ControlledPartition]]] = {}
-    for tp, partition in state.partitions():
-        if not state.is_deleting(tp) and partition.assigned.replicas:
-            preferred.setdefault(partition.assigned.replicas[0], []).append((tp, partition))
-    movable = []
-    for broker, partitions in preferred.items():
-        elsewhere = [
-            (tp, decision)
-            for tp, partition in partitions
-            if (decision := partition.decision) is not None and decision.leader != broker
-        ]
-        if len(elsewhere) * 100 > percentage * len(partitions):
-            movable += [tp for tp, decision in elsewhere if broker in decision.isr and state.is_online(broker, tp)]
-    return movable
+    preferred: Counter[BrokerId] = Counter()  # how many partitions prefer a broker
+    elsewhere: dict[BrokerId, list[TopicPartition]] = {}  # those of them that another broker leads
+    for portion in portions(state.partitions()):
+        for tp, partition in portion:
+            if not state.is_deleting(tp) and partition.assigned.replicas:
+                broker = partition.assigned.replicas[0]
+                preferred[broker] += 1
+                if partition.decision is not None and partition.decision.leader != broker:
+                    elsewhere.setdefault(broker, []).append(tp)
+        yield
+    return [
+        tp
+        for broker, partitions in elsewhere.items()
+        if len(partitions) * 100 > percentage * preferred[broker]
+        for tp in partitions
+        if _may_lead(state, broker, tp)
+    ]
+
+
+def _may_lead(state: ControllerState, broker: BrokerId, tp: TopicPartition) -> bool:
+    decision = state.existing(tp).decision
+    return decision is not None and broker in decision.isr and state.is_online(broker, tp)
 
 
 def numbered(replicas: Mapping[int, ReplicaAssignment]) -> dict[int, ControlledPartition]:

@@ -7,7 +7,7 @@ decision changes is written once for each set of effects, on top of the version 
 partition epoch grows by one for all transitions together, and its leader epoch by one for each.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import ClassVar
 
 from leadline.controller import elections
@@ -41,6 +41,7 @@ class Transitions:
         self._dirty: dict[TopicPartition, int] = {}  # decisions to be written, and the version they replace
         self._assigned: dict[str, None] = {}  # topics whose assignment is to be written
         self._other_writes: list[Write] = []  # written after these
+        self._has_new_requests = False  # /admin/reassign_partitions is to be written, or removed
         self._stranded: set[str] = set()
 
     @property
@@ -52,20 +53,23 @@ class Transitions:
         """Later requests are sent after all that were collected so far."""
         self._batches.append(RequestBatch())
 
-    def take(self) -> ControllerEffects:
-        """The effects of all decisions since the last call.
+    def take(self) -> ControllerEffects | None:
+        """The effects of all decisions since the last call, to be carried out before the next one. None: no effects.
 
         States are written before assignments: after a crash the next controller repeats a reassignment whose assignment
         is not written.
         """
-        writes: list[Write] = []
-        for tp, version in self._dirty.items():
-            if (partition := self.state.partition(tp)) is not None:
-                writes += self._state_of(tp, partition, version)
-        writes += [SetData(znodes.topic_path(name), self._topic(name)) for name in self._assigned if self._exists(name)]
-        writes += self._other_writes
-        requests = [request for batch in self._batches for request in batch.requests(self.state, self.listener)]
-        effects = ControllerEffects(writes, requests, self._stranded)
+        batches = [batch for batch in self._batches if not batch.is_empty]
+        if self._has_new_requests:
+            self._has_new_requests = False
+            self._other_writes.append(self._reassignment_request())
+        if not (batches or self._dirty or self._assigned or self._other_writes or self._stranded):
+            return None
+        effects = ControllerEffects(
+            self._writes(self._dirty, self._assigned, self._other_writes),
+            (request for batch in batches for request in batch.requests(self.state, self.listener)),
+            self._stranded,
+        )
         self._batches, self._dirty, self._assigned, self._other_writes, self._stranded = (
             [RequestBatch()],
             {},
@@ -75,8 +79,22 @@ class Transitions:
         )
         return effects
 
-    def _exists(self, topic: str) -> bool:
-        return topic in self.state.topics
+    def _writes(
+        self, dirty: Mapping[TopicPartition, int], assigned: Iterable[str], others: Iterable[Write]
+    ) -> Iterator[Write]:
+        for tp, version in dirty.items():
+            if (partition := self.state.partition(tp)) is not None:
+                yield from self._state_of(tp, partition, version)
+        for name in assigned:
+            if name in self.state.topics:
+                yield SetData(znodes.topic_path(name), self._topic(name))
+        yield from others
+
+    def _reassignment_request(self) -> Write:
+        requested = self.state.requested_reassignment
+        if not requested:
+            return Remove(znodes.REASSIGN_PARTITIONS)
+        return SetData(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignment(requested))
 
     def _topic(self, name: str) -> bytes:
         topic = self.state.topics[name]
@@ -110,8 +128,9 @@ class Transitions:
     def write_assignment(self, topic: str) -> None:
         self._assigned[topic] = None
 
-    def write(self, *writes: Write) -> None:
-        self._other_writes += writes
+    def write_reassignment_request(self) -> None:
+        """Writes the node that requests reassignments, once for all that are completed by then."""
+        self._has_new_requests = True
 
     def remove(self, *paths: str) -> None:
         self._other_writes += map(Remove, paths)
@@ -188,19 +207,26 @@ class Transitions:
     def add_leader_and_isr(self, brokers: Iterable[BrokerId], tp: TopicPartition, *, is_new: bool = False) -> None:
         """Sends LeaderAndIsr to these brokers, and UpdateMetadata to all."""
         self.batch.add_leader_and_isr(brokers, tp, is_new=is_new)
-        self.batch.add_update_metadata(self.state.brokers, (tp,))
+        self.add_update_metadata(tp)
+
+    def add_update_metadata(self, tp: TopicPartition) -> None:
+        """Sends UpdateMetadata to all brokers. Within a batch, brokers only leave: the first call adds them all."""
+        batch = self.batch
+        if len(batch.update_metadata) < len(self.state.brokers):
+            batch.add_update_metadata(self.state.brokers)
+        batch.partitions[tp] = None
 
     # Replicas
 
     def move_replicas(self, replicas: Iterable[PartitionReplica], to: ReplicaState) -> list[PartitionReplica]:
         """Moves the replicas whose state allows it, with the requests to their brokers, and returns them."""
-        step = self._steps.get(to)
+        step, may_follow = self._steps.get(to), REPLICA_MAY_FOLLOW[to]
         moved = []
         for replica in replicas:
-            before = self.state.replicas.get(replica, ReplicaState.NONEXISTENT)
-            if before not in REPLICA_MAY_FOLLOW[to]:
+            before = self.state.replica_state(replica)
+            if before not in may_follow:
                 continue
-            self.state.replicas[replica] = to
+            self.state.put_replica(replica, to)
             if step is not None:
                 step(self, replica, before)
             moved.append(replica)
@@ -222,7 +248,7 @@ class Transitions:
         self.batch.add_stop_replica(broker, tp, delete=False)
         partition = self.state.existing(tp)
         if partition.decision is None:
-            self.batch.add_update_metadata(self.state.brokers, (tp,))
+            self.add_update_metadata(tp)
             return
         if self.state.is_deleting(tp):
             return  # its metadata is removed anyway
@@ -235,7 +261,7 @@ class Transitions:
         self.batch.add_stop_replica(replica.broker, replica.partition, delete=True)
 
     def _nonexistent_replica(self, replica: PartitionReplica, before: ReplicaState) -> None:
-        del self.state.replicas[replica]
+        self.state.forget_replica(replica)
         partition = self.state.existing(replica.partition)
         partition.assigned = without_replica(partition.assigned, replica.broker)
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TypeVar
 
 from leadline.controller.state import ControlledPartition, ControlledTopic, RegisteredBroker
@@ -14,23 +15,44 @@ from leadline.replication.partition import LeaderAndIsr
 
 log = logging.getLogger(__name__)
 
-CALLS_AT_ONCE = 1000
+CALLS_AT_ONCE = 100
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 
-async def gather(calls: Collection[Awaitable[T]]) -> list[T]:
-    """As asyncio.gather, with at most CALLS_AT_ONCE calls under way."""
-    waiting, results = list(calls), list[T]()
-    for start in range(0, len(waiting), CALLS_AT_ONCE):
-        results += await asyncio.gather(*waiting[start : start + CALLS_AT_ONCE])
-    return results
+async def gather(call: Callable[[A], Awaitable[T]], arguments: Sequence[A]) -> list[T]:
+    """The results of a call for each argument, with at most CALLS_AT_ONCE under way."""
+    results: dict[int, T] = {}
+
+    async def keep(numbered: tuple[int, A]) -> None:
+        number, argument = numbered
+        results[number] = await call(argument)
+
+    await for_each(keep, enumerate(arguments))
+    return [results[number] for number in range(len(arguments))]
+
+
+async def for_each(call: Callable[[A], Awaitable[None]], arguments: Iterable[A]) -> None:
+    """As `gather`, without results. An argument is taken when its call begins."""
+    waiting = iter(arguments)
+
+    async def work() -> None:
+        for argument in waiting:
+            await call(argument)
+
+    tasks = [asyncio.create_task(work()) for _ in range(CALLS_AT_ONCE)]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 async def brokers(tree: Tree) -> list[RegisteredBroker]:
     """The registered brokers. A broker whose registration is malformed counts as not registered."""
     ids = [int(name) for name in await tree.children(znodes.BROKER_IDS) or [] if name.isdecimal()]
-    nodes = await gather([tree.get(znodes.broker_path(id)) for id in ids])
+    nodes = await gather(tree.get, [znodes.broker_path(id) for id in ids])
     registered = []
     for id, node in zip(ids, nodes, strict=True):
         try:
@@ -44,27 +66,40 @@ async def brokers(tree: Tree) -> list[RegisteredBroker]:
 
 async def topics(tree: Tree, names: Collection[str]) -> list[tuple[str, znodes.TopicNode]]:
     """Topics whose node is malformed are ignored and logged."""
-    nodes = await gather([tree.get(znodes.topic_path(name)) for name in names])
-    readable = []
-    for name, node in zip(names, nodes, strict=True):
-        try:
-            if node is not None:
-                readable.append((name, znodes.decode_topic(name, node.data)))
-        except MalformedNode as error:
-            log.error("topic %s is ignored: %s", name, error)
-    return readable
+    nodes = await gather(partial(_topic, tree), list(names))
+    return [(name, node) for name, node in zip(names, nodes, strict=True) if node is not None]
 
 
-async def with_states(tree: Tree, name: str, stored: znodes.TopicNode) -> ControlledTopic:
-    assert stored.id is not None
-    topic = ControlledTopic(name, stored.id)
-    numbers = sorted(stored.partitions)
-    states = await gather([state(tree, TopicPartition(name, number)) for number in numbers])
-    for number, decided in zip(numbers, states, strict=True):
-        partition = topic.partitions[number] = ControlledPartition(stored.partitions[number])
+async def _topic(tree: Tree, name: str) -> znodes.TopicNode | None:
+    node = await tree.get(znodes.topic_path(name))
+    try:
+        return None if node is None else znodes.decode_topic(name, node.data)
+    except MalformedNode as error:
+        log.error("topic %s is ignored: %s", name, error)
+        return None
+
+
+async def with_states(tree: Tree, stored: Iterable[tuple[str, znodes.TopicNode]]) -> list[ControlledTopic]:
+    """The topics, with the last decision about each partition."""
+    topics: list[ControlledTopic] = []
+
+    def partitions() -> Iterator[tuple[TopicPartition, ControlledPartition]]:
+        for name, node in stored:
+            assert node.id is not None
+            topic = ControlledTopic(name, node.id)
+            topics.append(topic)
+            for number in sorted(node.partitions):
+                topic.partitions[number] = ControlledPartition(node.partitions[number])
+                yield TopicPartition(name, number), topic.partitions[number]
+
+    async def read(partition: tuple[TopicPartition, ControlledPartition]) -> None:
+        tp, controlled = partition
+        decided = await state(tree, tp)
         if decided is not None:
-            partition.decision, partition.controller_epoch = decided
-    return topic
+            controlled.decision, controlled.controller_epoch = decided
+
+    await for_each(read, partitions())
+    return topics
 
 
 async def state(tree: Tree, tp: TopicPartition) -> tuple[LeaderAndIsr, int] | None:
@@ -90,7 +125,7 @@ async def elections(tree: Tree) -> list[TopicPartition]:
 async def contents(tree: Tree, path: str) -> dict[str, bytes]:
     """The data of a node's children, by path."""
     paths = [f"{path}/{name}" for name in await tree.children(path) or []]
-    nodes = await gather([tree.get(child) for child in paths])
+    nodes = await gather(tree.get, paths)
     return {child: node.data for child, node in zip(paths, nodes, strict=True) if node is not None}
 
 
@@ -99,5 +134,5 @@ async def removal(tree: Tree, path: str) -> list[Operation]:
     names = await tree.children(path)
     if names is None:
         return []
-    below = await gather([removal(tree, f"{path}/{name}") for name in names])
+    below = await gather(partial(removal, tree), [f"{path}/{name}" for name in names])
     return [*(operation for operations in below for operation in operations), Delete(path)]

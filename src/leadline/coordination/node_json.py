@@ -79,7 +79,11 @@ class Fields:
         return self._integer(name, self._get(name, default))
 
     def integers(self, name: str, default: tuple[int, ...] | _Missing = REQUIRED) -> tuple[int, ...]:
-        return tuple(self._integer(name, item) for item in self._items(name, default))
+        items = self._items(name, default)
+        for item in items:
+            if type(item) is not int or not -INT_MAX - 1 <= item <= INT_MAX:
+                self._integer(name, item)  # raises
+        return tuple(items)  # type: ignore[arg-type]
 
     def string(self, name: str, default: str | _Missing = REQUIRED) -> str:
         return self._string(name, self._get(name, default))

@@ -7,7 +7,7 @@ A field that holds a struct holds, by default, one that is shared and refuses to
 So the encoder knows a default by its identity, and a partition of a fetch does not carry three structs of its own.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import ClassVar, NoReturn, TypeVar, dataclass_transform
 
@@ -59,6 +59,19 @@ class Message(Struct):
 
 
 S = TypeVar("S", bound=Struct)
+T = TypeVar("T")
+NOT_ENCODED = -1
+
+
+class SharedArray(list[T]):
+    """The topic states of several requests. They are encoded once for all of them, and must not change afterwards."""
+
+    __slots__ = ("encoded", "encoded_version")
+
+    def __init__(self, elements: Iterable[T] = ()) -> None:
+        super().__init__(elements)
+        self.encoded_version = NOT_ENCODED  # of the request
+        self.encoded = b""
 
 
 @cache

@@ -3,13 +3,15 @@
 It appends to the bytearray that it is given and returns the pieces of the whole; the first is that bytearray.
 Messages are ours, so nothing is checked beyond what Python checks by itself: what does not fit raises somewhere, and
 `misfit` then looks for the field at fault.
+
+A SharedArray is encoded once, with the first request that contains it. The others copy the bytes.
 """
 
 import struct
 
 from leadline.model import NO_ID
 from leadline.wire import primitives, schema
-from leadline.wire.classes import Encoder, Message
+from leadline.wire.classes import Encoder, Message, SharedArray
 from leadline.wire.codegen import CODES, SourceLines
 from leadline.wire.encode_errors import NotInVersion, misfit
 from leadline.wire.schema import EMPTY
@@ -24,7 +26,7 @@ class _Writer:
     def __init__(self, kind: type[Message], version: int) -> None:
         self.kind, self.version = kind, version
         self.is_flexible = version in kind.FLEXIBLE
-        names = {"NO_ID": NO_ID, "StructError": struct.error, "misfit": misfit}
+        names = {"NO_ID": NO_ID, "StructError": struct.error, "misfit": misfit, "SharedArray": SharedArray}
         self.source = SourceLines({**vars(primitives), **kind.structs, **names, "NotInVersion": NotInVersion})
         self._out = "out"  # where to write
         self._run: list[tuple[str, str]] = []  # neighbours of fixed size: code and expression
@@ -130,6 +132,26 @@ class _Writer:
             self._elements(field, local, path)
 
     def _elements(self, field: schema.FieldSchema, values: str, path: str) -> None:
+        if not self._may_be_shared(field):
+            self._own_elements(field, values, path)
+            return
+        line, block = self.source.line, self.source.block
+        self._flush()
+        with block(f"if type({values}) is SharedArray:"):
+            with block(f"if {values}.encoded_version != {self.version}:"):
+                line(f"before = len({self._out})")
+                self._own_elements(field, values, path)
+                line(f"{values}.encoded_version, {values}.encoded = {self.version}, bytes({self._out}[before:])")
+            with block("else:"):
+                line(f"{self._out} += {values}.encoded")
+        with block("else:"):
+            self._own_elements(field, values, path)
+
+    def _may_be_shared(self, field: schema.FieldSchema) -> bool:
+        """In the topic states that the controller sends to many brokers."""
+        return field.name == "topic_states" and field.struct is not None and self._out == "out"
+
+    def _own_elements(self, field: schema.FieldSchema, values: str, path: str) -> None:
         self._length("i", values, self.is_flexible)
         if field.kind in CODES and field.kind != "uuid":
             self.source.line(f"{self._out} += numbers(len({values}), {CODES[field.kind]!r}).pack(*{values})")

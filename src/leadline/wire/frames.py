@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeVar
 from leadline.model import Buffer
 from leadline.wire import messages
 from leadline.wire.apis import APIS, Api
-from leadline.wire.classes import Message
-from leadline.wire.codec import decode, decode_from, encode_behind, length
+from leadline.wire.classes import Message, SharedArray
+from leadline.wire.codec import decode, decode_from, encode, encode_behind, length
 from leadline.wire.primitives import (
     BUFFERS,
     MalformedRequest,
@@ -126,6 +126,13 @@ def request_frame(message: Message, version: int, correlation_id: int, client_id
     (start,) = encode_behind(bytearray(SIZE.size), header, api.request_header_version(version))
     assert isinstance(start, bytearray)
     return _sized(start, encode_behind(start, message, version))
+
+
+def encode_shared(message: Message, version: int) -> None:
+    """Encodes the array that the message shares with others, unless one of them was encoded already."""
+    states = getattr(message, "topic_states", None)
+    if isinstance(states, SharedArray) and states.encoded_version != version:
+        encode(message, version)
 
 
 def request_bytes(message: Message, version: int, correlation_id: int, client_id: str | None) -> Buffer:

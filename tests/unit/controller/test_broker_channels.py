@@ -106,7 +106,8 @@ def test_requests_go_to_their_brokers_and_none_to_brokers_without_a_channel() ->
         cluster = FakeCluster(broker(1), broker(2))
         cluster.channels.update(cluster.state)
         assert cluster.channels.are_idle
-        cluster.channels.send([BrokerRequest(2, REQUEST), BrokerRequest(9, REQUEST)])
+        cluster.channels.send(BrokerRequest(2, REQUEST))
+        cluster.channels.send(BrokerRequest(9, REQUEST))
         assert not cluster.channels.are_idle
         await cluster.channels.answered()
         assert cluster.channels.are_idle
@@ -121,7 +122,8 @@ def test_the_answers_of_some_brokers_are_awaited_without_those_of_others() -> No
         cluster = FakeCluster(broker(1), broker(2))
         cluster.channels.update(cluster.state)
         cluster.client(1).hangs = True
-        cluster.channels.send([BrokerRequest(1, REQUEST), BrokerRequest(2, REQUEST)])
+        cluster.channels.send(BrokerRequest(1, REQUEST))
+        cluster.channels.send(BrokerRequest(2, REQUEST))
         await cluster.channels.answered_by([2, 9])
         assert cluster.events == [("answered", 2)]
         await cluster.close()
@@ -137,7 +139,8 @@ def test_a_refusal_means_gone_only_of_a_broker_that_was_there_at_the_election() 
         cluster.channels.update(cluster.state)
         for id in (1, 2):
             cluster.client(id).error = PeerGone("refused")
-        cluster.channels.send([BrokerRequest(2, REQUEST), BrokerRequest(1, REQUEST)])
+        cluster.channels.send(BrokerRequest(2, REQUEST))
+        cluster.channels.send(BrokerRequest(1, REQUEST))
         await cluster.until("gone", 1)
         cluster.client(2).error = None
         await cluster.until("answered", 2)
@@ -155,7 +158,7 @@ def test_a_silent_broker_is_given_up_only_if_most_brokers_are_heard() -> None:
         monitor.silent, monitor.unheard = {4}, {3, 4}
         for client in cluster.clients:
             client.hangs = True
-        cluster.channels.send([BrokerRequest(4, REQUEST)])
+        cluster.channels.send(BrokerRequest(4, REQUEST))
         cluster.channels.give_up_silent(cluster.state.brokers, monitor)
         monitor.unheard = {4}
         cluster.channels.give_up_silent(cluster.state.brokers, monitor)
@@ -163,7 +166,7 @@ def test_a_silent_broker_is_given_up_only_if_most_brokers_are_heard() -> None:
         assert cluster.events == [("gone", 4)]
         monitor.silent = monitor.unheard = {3}
         cluster.channels.give_up_silent([1, 2, 3], monitor)
-        cluster.channels.send([BrokerRequest(3, REQUEST)])
+        cluster.channels.send(BrokerRequest(3, REQUEST))
         cluster.client(3).hangs = False
         await cluster.until("answered", 3)
         assert ("gone", 3) not in cluster.events, "a broker that was given up still counts as not heard"

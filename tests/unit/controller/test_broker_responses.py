@@ -83,9 +83,9 @@ def test_replicas_are_deleted_or_not_as_the_response_says() -> None:
     cluster.delete("t")
     request = stop_request(cluster, 1)
     assert answer(cluster, 1, request, stop_response(p0=0, p1=StorageError.code))
-    replicas = cluster.decisions.state.replicas
-    assert replicas[PartitionReplica(T0, 1)] is ReplicaState.DELETION_SUCCESSFUL
-    assert replicas[PartitionReplica(T1, 1)] is ReplicaState.DELETION_INELIGIBLE
+    state = cluster.decisions.state
+    assert state.replica_state(PartitionReplica(T0, 1)) is ReplicaState.DELETION_SUCCESSFUL
+    assert state.replica_state(PartitionReplica(T1, 1)) is ReplicaState.DELETION_INELIGIBLE
     assert "t" in cluster.decisions.state.undeletable
 
 
@@ -95,7 +95,7 @@ def test_no_replica_counts_as_deleted_if_the_whole_request_failed() -> None:
     cluster.delete("t")
     assert answer(cluster, 1, stop_request(cluster, 1), stop_response(UnknownServerError.code))
     assert znodes.topic_path("t") in cluster.nodes
-    assert cluster.decisions.state.replicas[PartitionReplica(T0, 1)] is ReplicaState.DELETION_INELIGIBLE
+    assert cluster.decisions.state.replica_state(PartitionReplica(T0, 1)) is ReplicaState.DELETION_INELIGIBLE
 
 
 def test_a_replica_that_is_only_stopped_causes_no_event() -> None:

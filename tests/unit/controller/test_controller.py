@@ -30,6 +30,7 @@ from leadline.coordination.watches import Subscription
 from leadline.errors import CoordinatorLoadInProgress, NotController, StorageError, TopicAlreadyExists
 from leadline.model import BrokerId, TopicPartition
 from leadline.runtime.ports import SystemTime
+from leadline.runtime.steps import exhaust
 from leadline.wire.classes import Message
 from leadline.wire.messages import (
     AllocateProducerIdsRequest,
@@ -405,7 +406,7 @@ def test_a_replica_in_a_failed_directory_is_led_by_another(tmp_path: Path) -> No
 
 
 def _reassign(tp: TopicPartition, to: tuple[BrokerId, ...], decisions: Decisions) -> None:
-    assert decisions.reassignments.alter({tp: to}) == {tp: None}
+    assert exhaust(decisions.reassignments.alter({tp: to})) == {tp: None}
 
 
 def test_an_unclean_election_needs_a_setting(tmp_path: Path) -> None:
@@ -471,7 +472,7 @@ def test_a_controller_that_was_replaced_without_knowing_cannot_write(tmp_path: P
         before = await cluster.state()
         await cluster.tree.set(znodes.CONTROLLER_EPOCH, b"7")
         with pytest.raises(NotController):
-            await cluster.controller.do(lambda decisions: decisions.shut_down(1))
+            await cluster.controller.do_in_steps(lambda decisions: decisions.shut_down(1))
         assert await cluster.state() == before
         assert not cluster.controller.is_active
 

@@ -19,6 +19,7 @@ from leadline.errors import (
 )
 from leadline.model import TopicPartition
 from leadline.replication.partition import ANY_EPOCH, LeaderAndIsr, Proposal
+from leadline.runtime.steps import exhaust
 from leadline.wire.messages import LeaderAndIsrRequest, UpdateMetadataRequest
 from tests.support.controlled import ModelCluster
 
@@ -150,9 +151,9 @@ def test_a_controlled_shutdown_lists_the_partitions_without_another_leader() -> 
     cluster.in_sync(T0, 1)
     assert cluster.do(lambda: cluster.decisions.shut_down(1)) == [T0]
     with pytest.raises(StaleBrokerEpoch):
-        cluster.decisions.shut_down(1, 0)
+        exhaust(cluster.decisions.shut_down(1, 0))
     with pytest.raises(BrokerNotAvailable):
-        cluster.decisions.shut_down(9)
+        exhaust(cluster.decisions.shut_down(9))
 
 
 def test_the_last_brokers_shut_down_without_waiting() -> None:

@@ -2,7 +2,10 @@
 
 from uuid import UUID
 
-from leadline.controller.effects import ControllerEffects, RequestBatch
+import pytest
+
+from leadline.controller import effects
+from leadline.controller.effects import RequestBatch
 from leadline.controller.state import ControlledPartition, ControlledTopic, ControllerState, RegisteredBroker
 from leadline.coordination.registration import RegisteredEndpoint
 from leadline.coordination.znodes import ReplicaAssignment
@@ -38,7 +41,7 @@ def test_a_batch_has_leader_and_isr_first_and_stop_replica_last() -> None:
     batch.add_stop_replica(1, T0, delete=False)
     batch.add_update_metadata((1, 2), (T0,))
     batch.add_leader_and_isr((2,), T0)
-    requests = batch.requests(controller_state(DECISION), LISTENER)
+    requests = list(batch.requests(controller_state(DECISION), LISTENER))
     assert [(id, type(request)) for id, request in requests] == [
         (2, LeaderAndIsrRequest),
         (1, UpdateMetadataRequest),
@@ -54,7 +57,7 @@ def test_a_broker_that_is_not_registered_gets_nothing() -> None:
     batch.add_leader_and_isr((3,), T0)
     batch.add_update_metadata((3,), (T0,))
     batch.add_stop_replica(3, T0, delete=True)
-    assert batch.requests(controller_state(DECISION), LISTENER) == []
+    assert list(batch.requests(controller_state(DECISION), LISTENER)) == []
 
 
 def test_a_replica_stays_new_and_a_deletion_stays_one_within_a_batch() -> None:
@@ -135,6 +138,55 @@ def test_a_replica_without_a_decision_is_stopped_whatever_its_epoch() -> None:
     assert [topic.partition_states[0].leader_epoch for topic in stop.topic_states] == [NO_EPOCH, NO_EPOCH]
 
 
-def test_effects_are_true_if_there_is_anything_to_do() -> None:
-    assert not ControllerEffects([], [], set())
-    assert ControllerEffects([], [], {"t"})
+def test_the_replicas_of_a_partition_share_its_state_unless_one_of_them_is_new() -> None:
+    batch = RequestBatch()
+    batch.add_leader_and_isr((1, 2), T0)
+    batch.add_leader_and_isr((2,), T1, is_new=True)
+    batch.add_leader_and_isr((1,), T1)
+    first, second = [
+        [state for topic in request.topic_states for state in topic.partition_states]
+        for _, request in batch.requests(controller_state(DECISION, DECISION), LISTENER)
+        if isinstance(request, LeaderAndIsrRequest)
+    ]
+    assert first[0] is second[0]
+    assert [(state.partition_index, state.is_new) for state in (*first, *second)] == [
+        (0, False),
+        (1, False),
+        (0, False),
+        (1, True),
+    ]
+
+
+def test_metadata_of_many_partitions_are_sent_in_portions_internal_topics_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(effects, "UPDATED_AT_ONCE", 3)
+    state = controller_state(*[DECISION] * 4)
+    offsets = ControlledTopic("__consumer_offsets", UUID(int=9), dict(state.topics["t"].partitions))
+    state.put_topic(offsets)
+    for is_full in (False, True):
+        batch = RequestBatch(has_all_partitions=is_full)
+        batch.add_update_metadata((1, 2), () if is_full else [tp for tp, _ in state.partitions()])
+        portions = [
+            (to, [(topic.topic_name, len(topic.partition_states)) for topic in request.topic_states])
+            for to, request in batch.requests(state, LISTENER)
+            if isinstance(request, UpdateMetadataRequest)
+        ]
+        assert portions == [
+            (to, topics)
+            for topics in (
+                [("__consumer_offsets", 3)],
+                [("__consumer_offsets", 1), ("t", 2)],
+                [("t", 2)],
+            )
+            for to in (1, 2)
+        ]
+
+
+def test_metadata_name_the_brokers_even_if_no_partition_has_a_leader() -> None:
+    batch = RequestBatch(has_all_partitions=True)
+    batch.add_update_metadata((1,))
+    ((_, request),) = batch.requests(controller_state(None), LISTENER)
+    assert isinstance(request, UpdateMetadataRequest)
+    assert not request.topic_states
+    assert [live.id for live in request.live_brokers] == [1, 2]

@@ -7,6 +7,7 @@ import pytest
 
 from leadline.controller.event_queue import EventQueue
 from leadline.errors import NotController
+from leadline.runtime.turns import Turns
 
 
 class Recorder:
@@ -14,7 +15,7 @@ class Recorder:
         self.ran: list[str] = []
         self.abandoned: list[str] = []
         self.failures: list[Exception] = []
-        self.queue = EventQueue(self._failed)
+        self.queue = EventQueue(self._failed, Turns())
 
     async def _failed(self, error: Exception) -> None:
         self.failures.append(error)

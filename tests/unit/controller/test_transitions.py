@@ -12,7 +12,7 @@ from leadline.controller.state import (
 from leadline.coordination import znodes
 from leadline.coordination.tree import SetData
 from leadline.model import TopicPartition
-from tests.support.controlled import ModelCluster
+from tests.support.controlled import ModelCluster, taken
 
 T0 = TopicPartition("t", 0)
 
@@ -36,7 +36,7 @@ def test_every_state_of_a_replica_can_be_left_and_nothing_follows_what_it_may_no
         cluster = ModelCluster(3)
         cluster.create("t", (1, 2))
         replica = PartitionReplica(T0, 2)
-        cluster.decisions.state.replicas[replica] = before
+        cluster.decisions.state.put_replica(replica, before)
         moved = cluster.decisions.transitions.move_replicas((replica,), after)
         assert bool(moved) is ((before, after) in allowed)
     assert {before for before, _ in allowed} == set(ReplicaState)
@@ -48,13 +48,12 @@ def test_a_decision_is_written_once_however_often_it_changes() -> None:
     transitions, before = cluster.decisions.transitions, cluster.led(T0)
     for epoch in (1, 2, 3):
         transitions.decide(T0, before._replace(leader_epoch=epoch))
-    effects = transitions.take()
-    (write,) = effects.writes
+    (write,) = taken(transitions).writes
     assert isinstance(write, SetData)
     assert (write.path, write.expected_version) == (znodes.state_path(T0), before.partition_epoch)
     assert znodes.decode_state(T0, write.data).leader_epoch == 3
     assert cluster.led(T0).partition_epoch == before.partition_epoch + 1
-    assert not transitions.take()
+    assert transitions.take() is None
 
 
 def test_states_are_written_before_assignments_and_these_before_other_writes() -> None:
@@ -64,7 +63,7 @@ def test_states_are_written_before_assignments_and_these_before_other_writes() -
     transitions.remove("/other")
     transitions.write_assignment("t")
     transitions.decide(T0, cluster.led(T0)._replace(leader_epoch=1))
-    paths = [write.path for write in transitions.take().writes]
+    paths = [write.path for write in taken(transitions).writes]
     assert paths == [znodes.state_path(T0), znodes.topic_path("t"), "/other"]
 
 
@@ -75,7 +74,7 @@ def test_a_topic_that_is_gone_when_effects_are_taken_is_not_written() -> None:
     transitions.write_assignment("t")
     transitions.decide(T0, cluster.led(T0)._replace(leader_epoch=1))
     cluster.decisions.state.forget_topic("t")
-    assert transitions.take().writes == []
+    assert taken(transitions).writes == []
 
 
 def test_requests_of_a_later_batch_are_sent_after_all_of_an_earlier_one() -> None:
@@ -85,7 +84,7 @@ def test_requests_of_a_later_batch_are_sent_after_all_of_an_earlier_one() -> Non
     transitions.batch.add_stop_replica(1, T0, delete=False)
     transitions.next_batch()
     transitions.batch.add_leader_and_isr((1,), T0)
-    kinds = [type(request).__name__ for _, request in transitions.take().requests]
+    kinds = [type(request).__name__ for _, request in taken(transitions).requests]
     assert kinds == ["StopReplicaRequest", "LeaderAndIsrRequest"]
 
 
@@ -96,7 +95,7 @@ def test_a_partition_is_stranded_if_live_replicas_exist_and_none_is_in_sync() ->
     transitions, decision = cluster.decisions.transitions, cluster.led(T0)
     cluster.decisions.state.brokers.pop(1)
     assert transitions.elect_offline(T0, decision) is None
-    assert transitions.take().stranded == {"t"}
+    assert taken(transitions).stranded == {"t"}
     cluster.decisions.state.brokers.pop(2)
     assert transitions.elect_offline(T0, decision) is None
-    assert transitions.take().stranded == set()
+    assert taken(transitions).stranded == set()

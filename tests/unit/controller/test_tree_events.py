@@ -8,7 +8,8 @@ from leadline.coordination.registration import RegisteredEndpoint, Registration,
 from leadline.coordination.tree import Tree
 from leadline.model import NO_LEADER, TopicPartition
 from leadline.replication.partition import LeaderAndIsr
-from tests.support.controlled import ModelCluster
+from leadline.runtime.steps import exhaust
+from tests.support.controlled import ModelCluster, taken
 from tests.support.trees import run_on_tree
 
 T0 = TopicPartition("t", 0)
@@ -24,8 +25,8 @@ def run_event(path: str, prepare: Callable[[Tree], Awaitable[object]], cluster: 
 
     async def scenario(tree: Tree) -> None:
         await prepare(tree)
-        await TREE_EVENTS[path](tree, cluster.decisions)
-        written.extend(write.path for write in cluster.decisions.take().writes)
+        exhaust(await TREE_EVENTS[path](tree, cluster.decisions))
+        written.extend(write.path for write in taken(cluster.decisions).writes)
 
     run_on_tree(scenario)
     return written

@@ -52,7 +52,7 @@ def test_a_topic_is_read_with_the_decisions_that_it_has() -> None:
         state = PartitionStateNode(2, 5, (2,), controller_epoch=3, recovering=True)
         await tree.create(znodes.state_path(tp), znodes.encode_state(state), make_parents=True)
         await tree.set(znodes.state_path(tp), znodes.encode_state(state))
-        topic = await tree_reader.with_states(tree, "t", TOPIC)
+        (topic,) = await tree_reader.with_states(tree, [("t", TOPIC)])
         assert list(topic.partitions) == [0, 1]
         assert (topic.partitions[0].decision, topic.partitions[0].controller_epoch) == (None, 0)
         assert topic.partitions[1].decision == LeaderAndIsr(2, 5, (2,), 1, recovering=True)
@@ -96,5 +96,5 @@ def test_not_all_calls_are_under_way_at_once(monkeypatch: pytest.MonkeyPatch) ->
         running -= 1
         return number
 
-    assert asyncio.run(tree_reader.gather([call(n) for n in range(8)])) == list(range(8))
+    assert asyncio.run(tree_reader.gather(call, range(8))) == list(range(8))
     assert most == 3

@@ -37,6 +37,7 @@ from leadline.coordination.tree import (
 )
 from leadline.runtime.ports import SystemTime
 from tests.conformance.kafka.broker import ZooKeeper
+from tests.support.memory_tree import MemoryTree
 
 from .conftest import InZooKeeper
 
@@ -196,8 +197,16 @@ async def mirror_agrees(connect: str, sequence: list[list[Operation]], at_once: 
 
 
 async def compare(directory: str, sequence: list[list[Operation]], at_once: bool) -> None:
-    model, events = Model(), list[Event]()
     tree = await EmbeddedTree.open(directory, SystemTime())
+    model = await agrees(tree, sequence, at_once)
+    await tree.close()
+    again = await EmbeddedTree.open(directory, SystemTime())
+    assert await walk(again) == model.visible(ephemerals=False)
+    await again.close()
+
+
+async def agrees(tree: Tree, sequence: list[list[Operation]], at_once: bool) -> Model:
+    model, events = Model(), list[Event]()
     for path in ["/", *PATHS]:
         await tree.watch(path, events.append)
         await tree.watch_children(path, lambda event: events.append(event) if event.change is Change.CHILDREN else None)
@@ -206,10 +215,7 @@ async def compare(directory: str, sequence: list[list[Operation]], at_once: bool
     assert outcomes == [model.multi(operations) for operations in sequence]
     assert events == [event for event in model.events if event.path in PATHS or event.path == "/"]
     assert await walk(tree) == model.visible()
-    await tree.close()
-    again = await EmbeddedTree.open(directory, SystemTime())
-    assert await walk(again) == model.visible(ephemerals=False)
-    await again.close()
+    return model
 
 
 @settings(max_examples=60)
@@ -217,6 +223,17 @@ async def compare(directory: str, sequence: list[list[Operation]], at_once: bool
 def test_any_sequence_of_operations_is_as_on_a_dict(sequence: list[list[Operation]], at_once: bool) -> None:
     with tempfile.TemporaryDirectory() as directory:
         asyncio.run(compare(directory, sequence, at_once))
+
+
+@settings(max_examples=60)
+@given(multis, st.booleans())
+def test_any_sequence_of_operations_on_the_tree_of_the_tests_is_as_on_a_dict(
+    sequence: list[list[Operation]], at_once: bool
+) -> None:
+    async def main() -> None:
+        await agrees(MemoryTree(), sequence, at_once)
+
+    asyncio.run(main())
 
 
 folders = count()
