@@ -116,3 +116,22 @@ def test_records_are_deleted_up_to_an_offset(offset: int, code: int, start: int)
         assert client.broker.replicas.hosted[TP].log.log_start == start
 
     run(test)
+
+
+@pytest.mark.parametrize(
+    ("names", "code", "message"),
+    [
+        (["__cluster_metadata"], 29, "Authorization failed."),
+        (["twice", "twice"], 42, "Found multiple entries for this topic."),
+        ([""], 17, "Topic name is invalid: the empty string is not allowed"),
+        ([".."], 17, "Topic name is invalid: '..' is not allowed"),
+    ],
+)
+def test_a_refused_topic_has_kafkas_message(names: list[str], code: int, message: str) -> None:
+    async def test(client: InMemoryClient) -> None:
+        kind = CreateTopicsRequest.CreatableTopic
+        topics = [kind(name=name, num_partitions=1, replication_factor=1) for name in names]
+        response = await client.send(CreateTopicsRequest(topics=topics), CreateTopicsResponse, 7)
+        assert {(topic.error_code, topic.error_message) for topic in response.topics} == {(code, message)}
+
+    run(test)

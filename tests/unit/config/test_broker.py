@@ -250,3 +250,16 @@ def test_a_topics_settings_that_cannot_be_obeyed_are_named_and_the_others_hold()
         "Unknown topic config name: unheard.of",
         "Invalid value 3 for configuration segment.bytes: Value must be at least 14",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("unstable.api.versions.enable", "true"),
+        ("unstable.feature.versions.enable", "true"),
+        ("inter.broker.protocol.version", "3.7-IV4"),
+        ("inter.broker.protocol.version", "3.8"),
+    ],
+)
+def test_what_changes_nothing_for_a_broker_with_zookeeper_is_accepted(name: str, value: str) -> None:
+    assert broker_settings({name: value}).properties[name] == value
