@@ -42,7 +42,7 @@ def set_of(messages: list[Message], magic: int, codec: Codec) -> bytearray:
     return wrapper
 
 
-def messages_in(data: bytes) -> list[tuple[int, Message]]:
+def messages_in(data: bytearray) -> list[tuple[int, Message]]:
     """With their offsets."""
     messages = []
     for entry in entries(data):

@@ -19,7 +19,7 @@ class DownConversions:
     def __init__(self) -> None:
         self._threads = WorkerThreads(1, "down-conversion")
 
-    async def convert(self, part: FileSlice, magic: int, first_offset: Offset) -> bytes:
+    async def convert(self, part: FileSlice, magic: int, first_offset: Offset) -> bytearray:
         """The message set of a slice. UnsupportedCompressionType, CorruptMessage; OSError if the disk fails."""
         return await self._threads.run(partial(_converted, part, magic, first_offset))
 
@@ -27,7 +27,7 @@ class DownConversions:
         self._threads.close()
 
 
-def _converted(part: FileSlice, magic: int, first_offset: Offset) -> bytes:
+def _converted(part: FileSlice, magic: int, first_offset: Offset) -> bytearray:
     return message_set(_batches(part), magic, first_offset, part.length)
 
 

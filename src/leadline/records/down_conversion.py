@@ -28,7 +28,7 @@ GROUP_BYTES: Final = 128 * 1024  # of batches that are converted together
 _OVERFLOW: Final = Struct(">qi")  # offset -1, and a length beyond the set
 
 
-def message_set(batches: Iterable[Buffer], magic: int, first_offset: Offset, length: int) -> bytes:
+def message_set(batches: Iterable[Buffer], magic: int, first_offset: Offset, length: int) -> bytearray:
     """The message set of whole batches that were read as a slice of `length` bytes.
 
     UnsupportedCompressionType if the first of them that has messages is packed with zstd.
@@ -40,7 +40,7 @@ def message_set(batches: Iterable[Buffer], magic: int, first_offset: Offset, len
         if first:
             break
     if not first:
-        return b"" if is_empty else bytes(_filled(first, ENTRY.size))
+        return first if is_empty else _filled(first, ENTRY.size)
     out, size = first, max(length, len(first))
     for group in _groups(remaining):
         if len(out) >= size:
@@ -53,7 +53,7 @@ def message_set(batches: Iterable[Buffer], magic: int, first_offset: Offset, len
             del out[end:]
             break
     del out[size:]
-    return bytes(_filled(out, size))
+    return _filled(out, size)
 
 
 def _groups(batches: Iterator[Buffer]) -> Iterator[list[Buffer]]:

@@ -24,7 +24,7 @@ def at(offset: int, data: bytearray) -> bytes:
 
 def converted(*batches: bytes, magic: int = 1, first: int = 0, length: int | None = None) -> bytes:
     size = sum(map(len, batches)) if length is None else length
-    return message_set(batches, magic, first, size)
+    return bytes(message_set(batches, magic, first, size))
 
 
 def offsets(data: bytes) -> list[int]:
