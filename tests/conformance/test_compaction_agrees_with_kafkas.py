@@ -13,8 +13,8 @@ from leadline.config.storage import StorageConfig
 from leadline.log import segment_removal
 from leadline.log.cleaner import cleanable, request_for
 from leadline.log.compaction import CleanerThrottle, Compaction
-from leadline.log.compaction_request import KEY_BYTES
 from leadline.log.producer_state import AppendOrigin
+from leadline.log.skimpy_offset_map import KEY_BYTES
 from tests.conformance.kafka.answers import Batch, Codec, Record
 from tests.conformance.kafka.oracle import Oracle
 from tests.conformance.pair import Pair
@@ -128,7 +128,8 @@ class CompactedPair:
         request = request_for(target, StorageConfig.parse(settings), self.pair.bench.clock.ms)
         end = target.first_dirty
         throttle = CleanerThrottle(request.max_bytes_per_second, lambda: 0.0, lambda _: None)
-        for group in Compaction(request, self.pair.bench.files, self.pair.bench.clock, throttle).run():
+        bench = self.pair.bench
+        for group in Compaction(request, bench.files, bench.clock, throttle, bytes(range(16))).run():
             new = segment_removal.cleaned_segment(log, group.bases[0])
             old = [segment for segment in log.segments if segment.base_offset in group.bases]
             log.flush()

@@ -260,7 +260,8 @@ async def compacting(dirs: LogDirs, log: Log, files: Files) -> AsyncIterator[Non
     assert target is not None
     request = request_for(target, dirs.config, dirs.clock.now_ms())
     cleaner, log_dir, end_offset = Cleaner(dirs), dirs.dir_of(log), request.first_dirty
-    for group in Compaction(request, files, dirs.clock, CleanerThrottle(1e12, lambda: 0.0, lambda _: None)).run():
+    throttle = CleanerThrottle(1e12, lambda: 0.0, lambda _: None)
+    for group in Compaction(request, files, dirs.clock, throttle, bytes(range(16))).run():
         await cleaner.swap_in(log, log_dir.disk, group.bases)
         end_offset = group.end_offset
         yield

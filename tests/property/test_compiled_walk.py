@@ -1,6 +1,8 @@
 """The compiled walk over records against the one in Python: the same numbers, or the same error, for any bytes."""
 
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from types import ModuleType
 
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from leadline.errors import CorruptMessage
+from leadline.log.skimpy_offset_map import HEAD_BYTES, SECRET_AT, SLOT_BYTES
 from leadline.records import python_walker, varint
 from tests.support.bad_batches import NOT_RECORDS, RARE_RECORDS, WRONG_OFFSETS, in_order, record
 
@@ -90,3 +93,59 @@ def test_a_range_outside_of_the_buffer_is_refused(compiled_walker: ModuleType, w
     for call in (compiled_walker.check, compiled_walker.rows):
         with pytest.raises(ValueError, match="outside of the buffer"):
             call(b"12345678", *wrong, 1, 0)
+
+
+# Compaction
+
+
+def sized(data: bytes | None) -> bytes:
+    return varint.encode(-1) if data is None else varint.encode(len(data)) + data
+
+
+keys = st.one_of(st.none(), st.sampled_from([b"", b"a", b"b", b"a" * 16, b"a" * 17]), st.binary(max_size=20))
+keyed = st.lists(st.tuples(keys, st.one_of(st.none(), st.binary(max_size=3))), max_size=40)
+key_bodies = st.tuples(
+    keyed.map(
+        lambda some: b"".join(
+            record(n, n % 3, sized(key) + sized(value) + b"\0") for n, (key, value) in enumerate(some)
+        )
+    ),
+    st.just(b"") | examples,
+).map(b"".join)
+key_counts = st.integers(-1, 42)
+
+
+def new_table(slots: int) -> bytearray:
+    return bytearray(HEAD_BYTES + slots * SLOT_BYTES)
+
+
+@given(
+    st.lists(st.tuples(key_bodies, key_counts, st.integers(0, 50)), max_size=4), st.integers(0, 50), st.integers(0, 60)
+)
+@SETTINGS
+def test_both_learn_the_same_keys_and_retain_the_same_records(
+    compiled_walker: ModuleType, batches: list[tuple[bytes, int, int]], start: int, most: int
+) -> None:
+    table, reference = new_table(max(most, 1)), dict[bytes, int]()
+    for body, count, base_offset in batches:
+        learnt = outcome(python_walker.learn_keys, reference, body, count, base_offset, start, most)
+        assert outcome(compiled_walker.learn_keys, table, body, count, base_offset, start, most) == learnt
+        assert int.from_bytes(table[:SECRET_AT], sys.byteorder) == len(reference)
+    for body, count, base_offset in batches:
+        for map_end in (-1, base_offset + 5, 1000):
+            for keep_tombstones in (True, False):
+                arguments = (body, count, base_offset, map_end, keep_tombstones)
+                kept = outcome(python_walker.retained, reference, *arguments)
+                assert outcome(compiled_walker.retained, table, *arguments) == kept
+
+
+@given(key_bodies, times, st.booleans())
+@SETTINGS
+def test_both_join_what_is_kept_to_the_same_bytes(
+    compiled_walker: ModuleType, body: bytes, shift: int, is_stamped: bool
+) -> None:
+    for count in range(42):
+        with suppress(CorruptMessage):
+            kept, *_ = python_walker.retained({}, body, count, 0, -1, True)
+            joined = python_walker.joined(body, kept, shift, is_stamped)
+            assert compiled_walker.joined(body, kept, shift, is_stamped) == joined

@@ -106,7 +106,7 @@ def at_offset(data: bytearray, base_offset: Offset, leader_epoch: int = 0) -> by
 def compact(log: Log, request: CompactionRequest) -> list[CleanedGroup]:
     """One pass, as a cleaner would have it made, in this process."""
     groups, throttle = [], CleanerThrottle(1e12, lambda: 0.0, lambda _: None)
-    for group in Compaction(request, OsFiles(), ManualClock(), throttle).run():
+    for group in Compaction(request, OsFiles(), ManualClock(), throttle, bytes(range(16))).run():
         new = segment_removal.cleaned_segment(log, group.bases[0])
         segment_removal.ready_to_swap(log, new)
         old = [segment for segment in log.segments if segment.base_offset in group.bases]

@@ -20,12 +20,13 @@ from leadline.config.storage import StorageConfig
 from leadline.errors import LogDirFailed, StorageError
 from leadline.log import names, segment_removal
 from leadline.log.cleaning_passes import CleaningPass
-from leadline.log.compaction_request import EXIT_SHORTAGE, KEY_BYTES, CompactionRequest, LastRecord
+from leadline.log.compaction_request import EXIT_SHORTAGE, CompactionRequest, LastRecord
 from leadline.log.disk_thread import DiskThread
 from leadline.log.files import remove_files
 from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs
 from leadline.log.segment import Segment
+from leadline.log.skimpy_offset_map import KEY_BYTES
 from leadline.model import Offset, TopicPartition
 from leadline.runtime.ports import Files, shortage
 

@@ -16,23 +16,22 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from hashlib import blake2b
+from typing import NamedTuple
 
 from leadline.errors import CorruptFile
 from leadline.log import names
 from leadline.log.cleaned_transactions import CleanedTransactions
-from leadline.log.compaction_request import EXIT_SHORTAGE, KEY_BYTES, CleanedGroup, CleanerStats, CompactionRequest
+from leadline.log.compaction_request import EXIT_SHORTAGE, CleanedGroup, CleanerStats, CompactionRequest
 from leadline.log.files import CACHE, remove_files
 from leadline.log.index import MAX_RELATIVE, TimestampOffset
 from leadline.log.segment import Segment, SegmentPath
+from leadline.log.skimpy_offset_map import SECRET_BYTES, SkimpyOffsetMap
 from leadline.log.txn_index import AbortedTxn
 from leadline.model import NO_TIMESTAMP, Buffer, Offset
 from leadline.records.batch import HEADER_BYTES, MAGIC, MIN_LENGTH, Header, crc_of, header_at
 from leadline.records.build import BatchFields, empty, rebuild
-from leadline.records.record import Span, body_of, rows_of, spans
-from leadline.runtime.ports import Files, OsFiles, SystemTime, Time, shortage
-
-DIGEST_BYTES = 16
+from leadline.records.record import body_of
+from leadline.runtime.ports import Files, OsFiles, SystemChance, SystemTime, Time, shortage
 
 
 class CleanerThrottle:
@@ -49,14 +48,24 @@ class CleanerThrottle:
             self._sleep(ahead)
 
 
+class CleanedBatch(NamedTuple):
+    """What is left of a batch."""
+
+    data: Buffer
+    last_offset: Offset  # of its records; that of the batch if none is left
+    max_timestamp: int
+
+
 class Compaction:
     """One pass."""
 
-    def __init__(self, request: CompactionRequest, files: Files, clock: Time, throttle: CleanerThrottle) -> None:
+    def __init__(
+        self, request: CompactionRequest, files: Files, clock: Time, throttle: CleanerThrottle, secret: bytes
+    ) -> None:
         self.request, self.files, self.throttle, self._clock = request, files, throttle, clock
         self.segments = [self._segment(base) for base in request.bases]
-        self.last_of_key: dict[bytes, Offset] = {}
-        self.map_end: Offset = -1  # the last offset whose keys are known
+        dirty = max(request.first_uncleanable - request.first_dirty, 0)
+        self.keys = SkimpyOffsetMap(request.dedupe_bytes, request.load_factor, dirty, secret)
         self.stats = CleanerStats()
 
     def _segment(self, base: Offset) -> Segment:
@@ -65,11 +74,11 @@ class Compaction:
 
     def run(self) -> Iterator[CleanedGroup]:
         self._learn_keys()
-        end = self.map_end + 1
+        end = self.keys.end + 1
         group_stats, txns = self.stats, CleanedTransactions()
         for group in self._groups([segment for segment in self.segments if segment.base_offset < end]):
             started = self._clock.monotonic_s()
-            self.stats = CleanerStats(keys=len(self.last_of_key), keyless=group_stats.keyless)
+            self.stats = CleanerStats(keys=len(self.keys), keyless=group_stats.keyless)
             self._clean_group(group, txns)
             self.stats.seconds = self._clock.monotonic_s() - started
             yield CleanedGroup([segment.base_offset for segment in group], end, self.stats)
@@ -77,36 +86,26 @@ class Compaction:
     # The keys
 
     def _learn_keys(self) -> None:
-        request = self.request
-        most = int(request.dedupe_bytes / KEY_BYTES * request.load_factor)
-        if most < 1:
-            raise ValueError(
-                f"log.cleaner.dedupe.buffer.size={request.dedupe_bytes} cannot hold a single key; it has to be larger"
-            )
+        request, keys = self.request, self.keys
         dirty = [segment for segment, end in self._with_ends() if end > request.first_dirty]
         txns = CleanedTransactions(self._aborted(request.first_dirty, request.first_uncleanable))
         for segment in dirty:
-            if not self._learn_segment(segment, txns, most):
+            if not self._learn_segment(segment, txns):
                 return
-            self.map_end = max(self.map_end, self._end_of(segment) - 1)
+            keys.end = max(keys.end, self._end_of(segment) - 1)
 
-    def _learn_segment(self, segment: Segment, txns: CleanedTransactions, most: int) -> bool:
+    def _learn_segment(self, segment: Segment, txns: CleanedTransactions) -> bool:
         """False once there is no more room."""
-        start, last_of_key = self.request.first_dirty, self.last_of_key
+        start, keys = self.request.first_dirty, self.keys
         for data, position, header in self._batches(segment, segment.offset_index.lookup(start)):
             if header.is_control:
                 txns.is_empty_marker(data, position, header)
             elif not txns.is_aborted(header):
-                base, body = header.base_offset, bytes(body_of(data, position, header))
-                for _, offset_delta, _, key_at, key_bytes, *_ in rows_of(body, header.record_count):
-                    if key_bytes >= 0 and base + offset_delta >= start:
-                        if len(last_of_key) >= most:
-                            return False
-                        key = body[key_at : key_at + key_bytes]
-                        digest = key if key_bytes < DIGEST_BYTES else _digest(key)
-                        self.map_end = last_of_key[digest] = base + offset_delta
+                body = body_of(data, position, header)
+                if not keys.learn(body, header.record_count, header.base_offset, start):
+                    return False
             if header.last_offset >= start:
-                self.map_end = max(self.map_end, header.last_offset)
+                keys.end = max(keys.end, header.last_offset)
         return True
 
     # The rewriting
@@ -157,14 +156,14 @@ class Compaction:
             at = 0
             while at < len(data):
                 header = header_at(data, at)
-                kept, kept_last = self._filter(data, at, header, txns)
+                batch = self._filter(data, at, header, txns)
                 self.stats.bytes_read += header.size
                 at += header.size
-                if kept is not None:
-                    out += kept
-                    last = max(last, kept_last)
-                    if header_at(kept).max_timestamp > newest.timestamp:
-                        newest = TimestampOffset(header_at(kept).max_timestamp, header.last_offset)
+                if batch is not None:
+                    out += batch.data
+                    last = max(last, batch.last_offset)
+                    if batch.max_timestamp > newest.timestamp:
+                        newest = TimestampOffset(batch.max_timestamp, header.last_offset)
                     if len(out) > buffer:  # a batch grew: write what there is
                         break
             if out:
@@ -173,51 +172,36 @@ class Compaction:
                 self.throttle.used(len(out))
             position += at
 
-    def _filter(
-        self, data: Buffer, position: int, header: Header, txns: CleanedTransactions
-    ) -> tuple[Buffer | None, Offset]:
-        """The records of a batch that stay, as a batch, and the last offset among them."""
-        now_ms = self.request.now_ms
-        horizon = header.delete_horizon_ms
-        empty_txn = False
-        if header.is_control:
-            empty_txn = txns.is_empty_marker(data, position, header)
-            discard = empty_txn and horizon is not None and horizon <= now_ms
-        else:
-            discard = txns.is_aborted(header)
+    def _filter(self, data: Buffer, position: int, header: Header, txns: CleanedTransactions) -> CleanedBatch | None:
+        """The records of a batch that stay, as a batch."""
+        request, stats, horizon = self.request, self.stats, header.delete_horizon_ms
+        horizon_passed = horizon is not None and horizon <= request.now_ms
+        empty_txn = header.is_control and txns.is_empty_marker(data, position, header)
+        discard = empty_txn and horizon_passed if header.is_control else txns.is_aborted(header)
         keep_header = header.has_producer_id and self._is_last_of_producer(header)
         if discard and not keep_header:
-            return None, -1
-        body = bytes(body_of(data, position, header))
-        records = list(spans(body, header.record_count))
-        self.stats.records_read += len(records)
-        kept = [] if discard else records if header.is_control else self._kept(body, records, header, horizon)
-        self.stats.records_written += len(kept)
-        if not kept:
-            return (empty(header), header.last_offset) if keep_header else (None, -1)
-        tombstones = any(span.value_bytes < 0 for span in kept)
-        set_horizon = (tombstones or empty_txn) and horizon is None
-        if len(kept) == len(records) and not set_horizon:
-            return memoryview(data)[position : position + header.size], header.last_offset
-        fields = BatchFields.of(header, now_ms + self.request.config.delete_retention_ms if set_horizon else horizon)
-        return rebuild(body, kept, header, fields), header.base_offset + kept[-1].offset_delta
-
-    def _kept(self, body: bytes, records: Sequence[Span], header: Header, horizon: int | None) -> list[Span]:
-        base, map_end, last_of_key = header.base_offset, self.map_end, self.last_of_key
-        tombstones_stay = horizon is None or self.request.now_ms < horizon
-        kept: list[Span] = []
-        for span in records:
-            _, offset_delta, _, key_at, key_bytes, _, value_bytes, _, _ = span
-            offset = base + offset_delta
-            if offset > map_end:
-                kept.append(span)
-            elif key_bytes < 0:
-                self.stats.keyless += 1
-            elif value_bytes >= 0 or tombstones_stay:
-                key = body[key_at : key_at + key_bytes]
-                if offset >= last_of_key.get(key if key_bytes < DIGEST_BYTES else _digest(key), -1):
-                    kept.append(span)
-        return kept
+            return None
+        stats.records_read += header.record_count
+        if discard:
+            return CleanedBatch(empty(header), header.last_offset, header.max_timestamp)
+        body = body_of(data, position, header)
+        records = self.keys.retained(
+            body, header.record_count, header.base_offset,
+            keep_tombstones=not horizon_passed, keep_all=header.is_control,
+        )  # fmt: skip
+        stats.records_written += records.record_count
+        stats.keyless += records.keyless
+        if not records.record_count:
+            return CleanedBatch(empty(header), header.last_offset, header.max_timestamp) if keep_header else None
+        set_horizon = horizon is None and (records.tombstones > 0 or empty_txn)
+        if records.record_count == header.record_count and not set_horizon:
+            whole = memoryview(data)[position : position + header.size]
+            return CleanedBatch(whole, header.last_offset, header.max_timestamp)
+        if set_horizon:
+            horizon = request.now_ms + request.config.delete_retention_ms
+        rebuilt = rebuild(body, records, header, BatchFields.of(header, horizon))
+        last_offset = header.base_offset + records.last_offset_delta
+        return CleanedBatch(rebuilt, last_offset, header_at(rebuilt).max_timestamp)
 
     def _is_last_of_producer(self, header: Header) -> bool:
         last = self.request.producers.get(header.producer_id)
@@ -289,17 +273,12 @@ def _whole_batches(data: bytes, path: str, position: int) -> int:
     return at
 
 
-def _digest(key: bytes) -> bytes:
-    """For long keys. Short keys stand for themselves: they are shorter than any digest. Collisions cannot be forced."""
-    return blake2b(key, digest_size=DIGEST_BYTES).digest()
-
-
 def main() -> int:
     request = CompactionRequest.from_json(sys.stdin.read())
     files, clock = OsFiles(CACHE.make_room), SystemTime()
     throttle = CleanerThrottle(request.max_bytes_per_second, clock.monotonic_s, clock.sleep)
     try:
-        for group in Compaction(request, files, clock, throttle).run():
+        for group in Compaction(request, files, clock, throttle, SystemChance().secret_bytes(SECRET_BYTES)).run():
             print(json.dumps(asdict(group)), flush=True)
     except (OSError, MemoryError) as error:
         if (lacking := shortage(error)) is None:

@@ -8,7 +8,6 @@ from leadline.config.topic import LogConfig
 from leadline.log.txn_index import AbortedTxn
 from leadline.model import Offset
 
-KEY_BYTES = 160  # what one key costs in memory: its digest, its offset and their place in the table
 EXIT_SHORTAGE = 75  # of the process: descriptors, space or memory ran out, and it may succeed another time
 
 

@@ -5,9 +5,10 @@ Pure: no file, no clock.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, cast
 
 from leadline.model import NO_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Buffer, Offset
-from leadline.records import varint
+from leadline.records import varint, walker
 from leadline.records.batch import (
     CONTROL,
     DELETE_HORIZON,
@@ -21,7 +22,8 @@ from leadline.records.batch import (
     put_crc,
 )
 from leadline.records.compression import Codec, compress
-from leadline.records.record import Record, RecordHeader, Span, body_of, spans
+from leadline.records.python_walker import KEPT
+from leadline.records.record import Record, RecordHeader, body_of, spans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,24 @@ class BatchFields:
         )
 
 
+class RetainedRecords(NamedTuple):
+    """The records of a batch that compaction keeps: what `walker.retained` says of them."""
+
+    kept: bytes  # where they are
+    record_count: int
+    keyless: int  # dropped, since they have no key
+    tombstones: int
+    newest_delta: int  # the largest timestamp delta
+
+    @property
+    def first_timestamp_delta(self) -> int:
+        return cast(int, KEPT.unpack_from(self.kept)[0])
+
+    @property
+    def last_offset_delta(self) -> int:
+        return cast(int, KEPT.unpack_from(self.kept, len(self.kept) - KEPT.size)[1])
+
+
 def build(records: Sequence[Record], fields: BatchFields | None = None) -> bytearray:
     """A batch of records whose offsets are at or above the base offset, ascending."""
     fields = fields or BatchFields()
@@ -101,16 +121,15 @@ def build_of(body: bytearray, count: int, base_timestamp: int, newest: int, fiel
     return _finish(body, count, fields.base_offset + count - 1, base_timestamp, newest, fields)
 
 
-def rebuild(body: Buffer, kept: Sequence[Span], header: Header, fields: BatchFields) -> bytearray:
+def rebuild(body: Buffer, records: RetainedRecords, header: Header, fields: BatchFields) -> bytearray:
     """A batch with only the kept ones of its records, as compaction leaves it; offsets stay."""
-    stamped = header.max_timestamp if header.is_log_append_time else None
-    times = [header.base_timestamp + span.timestamp_delta if stamped is None else stamped for span in kept]
-    base_timestamp = _base_timestamp(fields, times[0])
-    out = bytearray()
-    for span, timestamp in zip(kept, times, strict=True):
-        _put(out, timestamp - base_timestamp, span.offset_delta, body[span.rest_at : span.end])
-    last = header.base_offset + kept[-1].offset_delta
-    return _finish(out, len(kept), last, base_timestamp, max(times), fields)
+    is_stamped, old_base = header.is_log_append_time, header.base_timestamp
+    first = header.max_timestamp if is_stamped else old_base + records.first_timestamp_delta
+    base_timestamp = _base_timestamp(fields, first)
+    shift = (header.max_timestamp if is_stamped else old_base) - base_timestamp
+    out = walker.joined(body, records.kept, shift, is_stamped)
+    last, newest = header.base_offset + records.last_offset_delta, old_base + records.newest_delta
+    return _finish(out, records.record_count, last, base_timestamp, newest, fields)
 
 
 def recompressed(
@@ -161,7 +180,7 @@ def _encode_headers(headers: Sequence[RecordHeader]) -> bytes:
 
 
 def _finish(
-    body: bytearray, count: int, last: Offset, base_timestamp: int, newest: int, fields: BatchFields
+    body: bytes | bytearray, count: int, last: Offset, base_timestamp: int, newest: int, fields: BatchFields
 ) -> bytearray:
     last = last if fields.last_offset is None else fields.last_offset
     header = Header(

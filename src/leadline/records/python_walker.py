@@ -10,19 +10,24 @@ timestamp deltas have 64 bits in up to ten, as in Kafka. Bits beyond that are ig
 Pure: bytes in, numbers out.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
 from struct import Struct
 
 from leadline.errors import CorruptMessage
 from leadline.model import NO_TIMESTAMP, Buffer
+from leadline.records import varint
 from leadline.records.varint import INT_BYTES
 
+DIGEST_BYTES = 16
 LONG_BYTES = 10  # of the longest number of 64 bits
 LONG_MAX = (1 << 63) - 1
 ROW = Struct("9q")
+KEPT = Struct("4q")  # of a record that compaction keeps: timestamp delta, offset delta, and the fields `rest_at`, `end`
 
 Row = tuple[int, int, int, int, int, int, int, int, int]
 Summary = tuple[int, int, int, int]
+Table = dict[bytes, int]  # the last offset of each key
 
 
 def check(data: Buffer, start: int, end: int, count: int, base_timestamp: int) -> Summary:
@@ -61,6 +66,84 @@ def rows(data: Buffer, start: int, end: int, count: int, number: int) -> bytes:
         packed += ROW.pack(*row)
         start = row[8]
     return bytes(packed)
+
+
+# Compaction
+
+
+def learn_keys(table: Table, body: Buffer, count: int, base_offset: int, start: int, most: int) -> tuple[int, bool]:
+    """Note the offset of each record with a key, from the offset `start` on, while the table has less than `most` keys.
+
+    The last offset that was noted, or -1. Whether one was not, for want of room.
+    """
+    last = -1
+    for _, offset_delta, _, key_at, key_bytes, *_ in _all_rows(body, count):
+        if key_bytes >= 0 and base_offset + offset_delta >= start:
+            if len(table) >= most:
+                return last, True
+            table[_digest(body, key_at, key_bytes)] = last = base_offset + offset_delta
+    return last, False
+
+
+def retained(
+    table: Table, body: Buffer, count: int, base_offset: int, map_end: int, keep_tombstones: bool
+) -> tuple[bytes, int, int, int, int]:
+    """The records that compaction keeps: those past `map_end`, and the last of each key.
+
+    `KEPT` of each, how many they are, how many records were dropped because they have no key, how many of the kept ones
+    are tombstones, and the largest timestamp delta among the kept ones.
+    """
+    kept, keyless, tombstones, newest = bytearray(), 0, 0, 0
+    for timestamp_delta, offset_delta, rest_at, key_at, key_bytes, _, value_bytes, _, end in _all_rows(body, count):
+        offset = base_offset + offset_delta
+        if offset <= map_end:
+            if key_bytes < 0:
+                keyless += 1
+                continue
+            if value_bytes < 0 and not keep_tombstones:
+                continue
+            if offset < table.get(_digest(body, key_at, key_bytes), -1):
+                continue
+        newest = max(newest, timestamp_delta) if kept else timestamp_delta
+        kept += KEPT.pack(timestamp_delta, offset_delta, rest_at, end)
+        tombstones += value_bytes < 0
+    return bytes(kept), len(kept) // KEPT.size, keyless, tombstones, newest
+
+
+def joined(body: Buffer, kept: Buffer, shift: int, is_stamped: bool) -> bytes:
+    """The kept records as the body of a batch. `shift` is added to their timestamp deltas; it is all of them if the
+    broker stamped the batch.
+    """
+    out = bytearray()
+    for timestamp_delta, offset_delta, rest_at, end in KEPT.iter_unpack(kept):
+        delta = to_long(shift if is_stamped else timestamp_delta + shift)
+        front = b"\0" + varint.encode(delta) + varint.encode(offset_delta)
+        out += varint.encode(len(front) + end - rest_at)
+        out += front
+        out += body[rest_at:end]
+    return bytes(out)
+
+
+def _digest(body: Buffer, at: int, size: int) -> bytes:
+    """Short keys stand for themselves: they are shorter than any digest. Collisions cannot be forced."""
+    key = bytes(body[at : at + size])
+    return key if size < DIGEST_BYTES else blake2b(key, digest_size=DIGEST_BYTES).digest()
+
+
+def _all_rows(body: Buffer, count: int) -> Iterator[Row]:
+    at, end = 0, len(body)
+    for number in range(count):
+        try:
+            row = _plain_row(body, at, end)
+        except (IndexError, ValueError):
+            row = _record(_Reader((memoryview(body)[at:],), at), number)
+        yield row
+        at = row[8]
+    if at != end:
+        raise CorruptMessage(f"there are bytes behind the last of {max(count, 0)} records")
+
+
+# Summaries
 
 
 def _summary(records: Iterable[Row], base_timestamp: int) -> Summary:

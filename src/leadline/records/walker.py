@@ -18,3 +18,6 @@ DESCRIPTION = "compiled record walker" if IS_COMPILED else "record walker in pur
 check = compiled_walker.check if IS_COMPILED else python_walker.check
 check_chunks = compiled_walker.check_chunks if IS_COMPILED else python_walker.check_chunks
 rows = compiled_walker.rows if IS_COMPILED else python_walker.rows
+learn_keys = compiled_walker.learn_keys if IS_COMPILED else python_walker.learn_keys
+retained = compiled_walker.retained if IS_COMPILED else python_walker.retained
+joined = compiled_walker.joined if IS_COMPILED else python_walker.joined

@@ -10,16 +10,28 @@ from leadline.config.topic import LogConfig
 from leadline.errors import CorruptFile
 from leadline.log.cleaner import cleanable, request_for
 from leadline.log.compaction import CleanerThrottle
-from leadline.log.compaction_request import KEY_BYTES, CompactionRequest, LastRecord
+from leadline.log.compaction_request import CompactionRequest, LastRecord
 from leadline.log.log import Log
 from leadline.log.producer_state import AppendOrigin
+from leadline.log.skimpy_offset_map import KEY_BYTES
 from leadline.log.txn_index import AbortedTxn
+from leadline.records import python_walker, walker
 from leadline.records.batch import header_at
 from leadline.records.build import build
 from leadline.records.record import Record
 from tests.support.logs import START_MS, LogBench, batch, compact, listing, marker, records_in, whole_log
 
 DAY_MS = 86_400_000
+
+
+@pytest.fixture(params=["compiled", "python"], autouse=True)
+def walk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it with the compiled walk over records and with the one in Python."""
+    is_compiled = request.param == "compiled"
+    chosen = request.getfixturevalue("compiled_walker") if is_compiled else python_walker
+    monkeypatch.setattr(walker, "IS_COMPILED", is_compiled)
+    for name in ("learn_keys", "retained", "joined"):
+        monkeypatch.setattr(walker, name, getattr(chosen, name))
 
 
 @pytest.fixture

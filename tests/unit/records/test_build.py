@@ -5,8 +5,9 @@ import pytest
 from leadline.errors import CorruptMessage
 from leadline.model import NO_TIMESTAMP
 from leadline.records.batch import HEADER_BYTES, crc_of, header_at
-from leadline.records.build import BatchFields, build, empty, rebuild, recompressed
+from leadline.records.build import BatchFields, RetainedRecords, build, empty, rebuild, recompressed
 from leadline.records.compression import Codec
+from leadline.records.python_walker import KEPT
 from leadline.records.record import Record, body_of, records_of, spans
 from tests.support.logs import START_MS, batch, records
 
@@ -50,7 +51,10 @@ def test_compaction_keeps_offsets_and_times_of_what_stays(codec: Codec, horizon:
     header = header_at(data)
     body = body_of(data, 0, header)
     kept = [span for span in spans(body, 5) if span.offset_delta in (1, 3)]
-    changed = rebuild(body, kept, header, BatchFields.of(header, horizon))
+    rows = [KEPT.pack(span.timestamp_delta, span.offset_delta, span.rest_at, span.end) for span in kept]
+    newest = max(span.timestamp_delta for span in kept)
+    retained = RetainedRecords(b"".join(rows), len(kept), keyless=0, tombstones=0, newest_delta=newest)
+    changed = rebuild(body, retained, header, BatchFields.of(header, horizon))
     new_header = header_at(changed)
     assert list(records_of(changed, 0, new_header)) == [records(5)[1], records(5)[3]]
     assert (new_header.last_offset, new_header.record_count, new_header.last_sequence) == (4, 2, header.last_sequence)

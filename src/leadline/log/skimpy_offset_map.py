@@ -1,0 +1,51 @@
+"""The last offset of each key in the dirty part of a log, while it is compacted (Kafka: SkimpyOffsetMap).
+
+Compiled, it is a table of 24 bytes a key in memory of a fixed size: a digest of the key (16) and the offset (8). The
+digest depends on a secret of the pass, so that nobody can choose keys that collide. In Python it is a dict.
+`log.cleaner.dedupe.buffer.size` is its size. Memory that no key can need is not taken.
+"""
+
+import sys
+from typing import Any
+
+from leadline.model import Buffer, Offset
+from leadline.records import walker
+from leadline.records.build import RetainedRecords
+
+KEY_BYTES = 24 if walker.IS_COMPILED else 160  # what one key costs in memory
+SLOT_BYTES, HEAD_BYTES, SECRET_AT, SECRET_BYTES = 24, 24, 8, 16
+
+
+class SkimpyOffsetMap:
+    def __init__(self, most_bytes: int, load_factor: float, most_records: int, secret: bytes) -> None:
+        """`most_records`: that can be in the dirty part. `secret`: random bytes."""
+        self.end: Offset = -1  # the last offset whose keys are here
+        self.most_keys = int(most_bytes / KEY_BYTES * load_factor)
+        if self.most_keys < 1:
+            raise ValueError(
+                f"log.cleaner.dedupe.buffer.size={most_bytes} cannot hold a single key; it has to be larger"
+            )
+        slots = min(most_bytes // KEY_BYTES, most_records * 5 // 4 + 1)  # with some free ones a key is near its place
+        self._table: Any = _new_table(slots, secret) if walker.IS_COMPILED else {}
+
+    def __len__(self) -> int:
+        return int.from_bytes(self._table[:SECRET_AT], sys.byteorder) if walker.IS_COMPILED else len(self._table)
+
+    def learn(self, body: Buffer, count: int, base_offset: Offset, start: Offset) -> bool:
+        """Note the records of a batch from the offset `start` on. False once there is no more room."""
+        last, is_full = walker.learn_keys(self._table, body, count, base_offset, start, self.most_keys)
+        self.end = max(self.end, last)
+        return not is_full
+
+    def retained(
+        self, body: Buffer, count: int, base_offset: Offset, *, keep_tombstones: bool, keep_all: bool = False
+    ) -> RetainedRecords:
+        """The records of a batch that stay: the last of each key, and those whose key is not learnt yet."""
+        end = -1 if keep_all else self.end
+        return RetainedRecords(*walker.retained(self._table, body, count, base_offset, end, keep_tombstones))
+
+
+def _new_table(slots: int, secret: bytes) -> bytearray:
+    table = bytearray(HEAD_BYTES + slots * SLOT_BYTES)
+    table[SECRET_AT : SECRET_AT + SECRET_BYTES] = secret
+    return table
