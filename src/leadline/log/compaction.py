@@ -28,7 +28,8 @@ from leadline.log.segment import Segment, SegmentPath
 from leadline.log.skimpy_offset_map import SECRET_BYTES, SkimpyOffsetMap
 from leadline.log.txn_index import AbortedTxn
 from leadline.model import NO_TIMESTAMP, Buffer, Offset
-from leadline.records.batch import HEADER_BYTES, MAGIC, MIN_LENGTH, Header, crc_of, header_at
+from leadline.records import walker
+from leadline.records.batch import HEADER_BYTES, Header, header_at
 from leadline.records.build import BatchFields, empty, rebuild
 from leadline.records.record import body_of
 from leadline.runtime.ports import Files, OsFiles, SystemChance, SystemTime, Time, shortage
@@ -54,6 +55,19 @@ class CleanedBatch(NamedTuple):
     data: Buffer
     last_offset: Offset  # of its records; that of the batch if none is left
     max_timestamp: int
+
+
+class CleanedChunk:
+    """What is left of batches that were read together, and is written together."""
+
+    def __init__(self) -> None:
+        self.data, self.last_offset, self.newest = bytearray(), -1, TimestampOffset(NO_TIMESTAMP, -1)
+
+    def add(self, data: Buffer, last_offset: Offset, max_timestamp: int, timestamp_offset: Offset) -> None:
+        self.data += data
+        self.last_offset = max(self.last_offset, last_offset)
+        if max_timestamp > self.newest.timestamp:
+            self.newest = TimestampOffset(max_timestamp, timestamp_offset)
 
 
 class Compaction:
@@ -97,15 +111,29 @@ class Compaction:
     def _learn_segment(self, segment: Segment, txns: CleanedTransactions) -> bool:
         """False once there is no more room."""
         start, keys = self.request.first_dirty, self.keys
-        for data, position, header in self._batches(segment, segment.offset_index.lookup(start)):
-            if header.is_control:
-                txns.is_empty_marker(data, position, header)
-            elif not txns.is_aborted(header):
-                body = body_of(data, position, header)
-                if not keys.learn(body, header.record_count, header.base_offset, start):
+        for data in self._chunks(segment, segment.offset_index.lookup(start)):
+            at = 0
+            while at < len(data):
+                at, has_room = keys.learn_plain(data, at, start)
+                if not has_room:
                     return False
-            if header.last_offset >= start:
-                keys.end = max(keys.end, header.last_offset)
+                if at < len(data):
+                    header = header_at(data, at)
+                    if not self._learn_batch(data, at, header, txns):
+                        return False
+                    at += header.size
+        return True
+
+    def _learn_batch(self, data: Buffer, position: int, header: Header, txns: CleanedTransactions) -> bool:
+        start, keys = self.request.first_dirty, self.keys
+        if header.is_control:
+            txns.is_empty_marker(data, position, header)
+        elif not txns.is_aborted(header):
+            body = body_of(data, position, header)
+            if not keys.learn(body, header.record_count, header.base_offset, start):
+                return False
+        if header.last_offset >= start:
+            keys.end = max(keys.end, header.last_offset)
         return True
 
     # The rewriting
@@ -152,25 +180,32 @@ class Compaction:
         position, buffer = 0, self.request.io_buffer_bytes
         while position < segment.size:
             data, buffer = self._chunk(segment, position, buffer)
-            out, last, newest = bytearray(), -1, TimestampOffset(NO_TIMESTAMP, -1)
-            at = 0
-            while at < len(data):
-                header = header_at(data, at)
-                batch = self._filter(data, at, header, txns)
-                self.stats.bytes_read += header.size
-                at += header.size
-                if batch is not None:
-                    out += batch.data
-                    last = max(last, batch.last_offset)
-                    if batch.max_timestamp > newest.timestamp:
-                        newest = TimestampOffset(batch.max_timestamp, header.last_offset)
-                    if len(out) > buffer:  # a batch grew: write what there is
-                        break
-            if out:
-                cleaned.append(out, last, *newest)
-                self.stats.bytes_written += len(out)
-                self.throttle.used(len(out))
+            out, at = CleanedChunk(), 0
+            while at < len(data) and len(out.data) <= buffer:  # more if a batch grew: then that is written first
+                at = self._clean_plain(data, at, out, buffer)
+                if at < len(data) and len(out.data) <= buffer:
+                    header = header_at(data, at)
+                    if (batch := self._filter(data, at, header, txns)) is not None:
+                        out.add(batch.data, batch.last_offset, batch.max_timestamp, header.last_offset)
+                    at += header.size
+            self.stats.bytes_read += at
+            if out.data:
+                cleaned.append(out.data, out.last_offset, *out.newest)
+                self.stats.bytes_written += len(out.data)
+                self.throttle.used(len(out.data))
             position += at
+
+    def _clean_plain(self, data: Buffer, position: int, out: CleanedChunk, most_bytes: int) -> int:
+        """What stays of the batches from a position on that are plain. Returns where the first other one is."""
+        request, stats = self.request, self.stats
+        horizon_ms = request.now_ms + request.config.delete_retention_ms
+        left = self.keys.clean_plain(data, position, request.now_ms, horizon_ms, most_bytes - len(out.data))
+        stats.records_read += left.records_read
+        stats.records_written += left.records_written
+        stats.keyless += left.keyless
+        if left.data:
+            out.add(left.data, left.last_offset, left.max_timestamp, left.timestamp_offset)
+        return left.end
 
     def _filter(self, data: Buffer, position: int, header: Header, txns: CleanedTransactions) -> CleanedBatch | None:
         """The records of a batch that stay, as a batch."""
@@ -236,7 +271,10 @@ class Compaction:
         while True:
             data = segment.file.pread(min(buffer, segment.size - position), position)
             self.throttle.used(len(data))
-            if whole := _whole_batches(data, segment.path(names.LOG), position):
+            whole, is_damaged = walker.whole_batches(data)
+            if is_damaged:  # it must not get a new, valid CRC
+                raise CorruptFile(segment.path(names.LOG), position + whole, "the CRC of a batch does not match")
+            if whole:
                 return data[:whole], buffer
             buffer = self._grown(buffer, segment, position, data)
 
@@ -247,30 +285,12 @@ class Compaction:
         most = max(self.request.config.max_message_bytes, self.request.max_message_bytes, batch_bytes)
         return min(size * 2, most)
 
-    def _batches(self, segment: Segment, position: int) -> Iterator[tuple[bytes, int, Header]]:
+    def _chunks(self, segment: Segment, position: int) -> Iterator[bytes]:
         buffer = self.request.io_buffer_bytes
         while position < segment.size:
             data, buffer = self._chunk(segment, position, buffer)
-            at = 0
-            while at < len(data):
-                header = header_at(data, at)
-                yield data, at, header
-                at += header.size
-            position += at
-
-
-def _whole_batches(data: bytes, path: str, position: int) -> int:
-    """The length of the whole batches at the front. A damaged batch must not get a new, valid CRC."""
-    at = 0
-    while at + HEADER_BYTES <= len(data):
-        header = header_at(data, at)
-        behind = at + header.size
-        if header.magic != MAGIC or header.length < MIN_LENGTH or behind > len(data):
-            break
-        if crc_of(data, at, header.size) != header.crc:
-            raise CorruptFile(path, position + at, "the CRC of a batch does not match")
-        at = behind
-    return at
+            yield data
+            position += len(data)
 
 
 def main() -> int:

@@ -6,7 +6,7 @@ digest depends on a secret of the pass, so that nobody can choose keys that coll
 """
 
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 from leadline.model import Buffer, Offset
 from leadline.records import walker
@@ -14,6 +14,19 @@ from leadline.records.build import RetainedRecords
 
 KEY_BYTES = 24 if walker.IS_COMPILED else 160  # what one key costs in memory
 SLOT_BYTES, HEAD_BYTES, SECRET_AT, SECRET_BYTES = 24, 24, 8, 16
+
+
+class CleanedBatches(NamedTuple):
+    """What is left of batches in a row."""
+
+    end: int  # where the first batch is that is not among them
+    data: bytes
+    last_offset: Offset  # -1: nothing is left
+    max_timestamp: int
+    timestamp_offset: Offset  # the last one of the batch with the largest timestamp
+    records_read: int
+    records_written: int
+    keyless: int
 
 
 class SkimpyOffsetMap:
@@ -37,12 +50,22 @@ class SkimpyOffsetMap:
         self.end = max(self.end, last)
         return not is_full
 
+    def learn_plain(self, data: Buffer, at: int, start: Offset) -> tuple[int, bool]:
+        """The same for plain batches in a row. Where the first other one is; False once there is no more room."""
+        at, last, is_full = walker.learn_plain(self._table, data, at, start, self.most_keys)
+        self.end = max(self.end, last)
+        return at, not is_full
+
     def retained(
         self, body: Buffer, count: int, base_offset: Offset, *, keep_tombstones: bool, keep_all: bool = False
     ) -> RetainedRecords:
         """The records of a batch that stay: the last of each key, and those whose key is not learnt yet."""
         end = -1 if keep_all else self.end
         return RetainedRecords(*walker.retained(self._table, body, count, base_offset, end, keep_tombstones))
+
+    def clean_plain(self, data: Buffer, at: int, now_ms: int, horizon_ms: int, most_bytes: int) -> CleanedBatches:
+        """What stays of plain batches in a row; see `python_walker.clean_plain`."""
+        return CleanedBatches(*walker.clean_plain(self._table, data, at, self.end, now_ms, horizon_ms, most_bytes))
 
 
 def _new_table(slots: int, secret: bytes) -> bytearray:

@@ -7,6 +7,7 @@
 #define Py_LIMITED_API 0x030B0000
 #include <Python.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { INT_BYTES = 5, LONG_BYTES = 10 };                    /* of the longest varints, as in Kafka */
@@ -538,96 +539,98 @@ static int map_arguments(PyObject *args, Py_ssize_t expected, offset_map *map, P
     return 1;
 }
 
-/* At the end of a batch: whether anything follows its last record, or a record is no record. */
-static int is_flawed(reader *r, int64_t number)
+/* Notes the keys of a batch. Returns how many records it has walked. */
+static int64_t learn(reader *r, const offset_map *map, int64_t count, int64_t base_offset, int64_t start, int64_t room,
+                     int64_t *last, int *full)
 {
+    uint64_t most = room < 0 ? 0 : (uint64_t)room < map->count ? (uint64_t)room : map->count;
+    keyed_record some[AT_ONCE];
+    int walked = 0, expected = 0;
+    int64_t n = 0;
+    *last = -1;
+    *full = 0;
+    for (; n < count && walked == expected; n += walked) {
+        expected = count - n < AT_ONCE ? (int)(count - n) : AT_ONCE;
+        walked = keyed_records(r, map, some, count - n);
+        for (int k = 0; k < walked; k++) {
+            int64_t offset = (int64_t)((uint64_t)base_offset + (uint64_t)some[k].p.offset_delta);
+            if (some[k].p.key_bytes < 0 || offset < start || offset < 0)
+                continue;
+            if (map->head->size >= most) {
+                *full = 1;
+                r->flaw = NONE;                             /* what follows does not count */
+                return n;
+            }
+            slot *at = slot_of(map, some[k].digest);
+            if (!at->offset) {
+                at->digest[0] = some[k].digest[0];
+                at->digest[1] = some[k].digest[1];
+                map->head->size++;
+            }
+            at->offset = (uint64_t)offset + 1;
+            *last = offset;
+        }
+    }
     if (r->flaw == NONE && r->at != r->end)
         r->flaw = REST;
-    if (r->flaw == NONE)
-        return 0;
-    refuse(r, number);
-    return 1;
+    return n;
 }
 
 PyDoc_STRVAR(learn_keys_doc, "learn_keys(table, body, count, base_offset, start, most): see python_walker.");
 static PyObject *learn_keys(PyObject *self, PyObject *args)
 {
     Py_buffer buffers[2];
-    int64_t numbers[4], last = -1, n = 0;
+    int64_t numbers[4], last, n;
     offset_map map;
+    int full;
     if (!map_arguments(args, 6, &map, buffers, numbers))
         return NULL;
-    int64_t count = numbers[0], base_offset = numbers[1], start = numbers[2] < 0 ? 0 : numbers[2];
-    uint64_t most = numbers[3] < 0 ? 0 : (uint64_t)numbers[3] < map.count ? (uint64_t)numbers[3] : map.count;
     reader r = {.at = buffers[1].buf, .end = (const uint8_t *)buffers[1].buf + buffers[1].len};
-    keyed_record some[AT_ONCE];
-    int full = 0, walked = 0, expected = 0;
     Py_BEGIN_ALLOW_THREADS
-    for (; n < count && !full && walked == expected; n += walked) {
-        expected = count - n < AT_ONCE ? (int)(count - n) : AT_ONCE;
-        walked = keyed_records(&r, &map, some, count - n);
-        for (int k = 0; k < walked; k++) {
-            int64_t offset = (int64_t)((uint64_t)base_offset + (uint64_t)some[k].p.offset_delta);
-            if (some[k].p.key_bytes < 0 || offset < start)
-                continue;
-            if (map.head->size >= most) {
-                full = 1;
-                break;
-            }
-            slot *at = slot_of(&map, some[k].digest);
-            if (!at->offset) {
-                at->digest[0] = some[k].digest[0];
-                at->digest[1] = some[k].digest[1];
-                map.head->size++;
-            }
-            at->offset = (uint64_t)offset + 1;
-            last = offset;
-        }
-    }
+    n = learn(&r, &map, numbers[0], numbers[1], numbers[2], numbers[3], &last, &full);
     Py_END_ALLOW_THREADS
-    PyObject *answer = NULL;
-    if (full || !is_flawed(&r, n))
-        answer = Py_BuildValue("LN", (long long)last, PyBool_FromLong(full));
     PyBuffer_Release(&buffers[0]);
     PyBuffer_Release(&buffers[1]);
-    return answer;
+    if (r.flaw != NONE)
+        return refuse(&r, n);
+    return Py_BuildValue("LN", (long long)last, PyBool_FromLong(full));
 }
 
-PyDoc_STRVAR(retained_doc, "retained(table, body, count, base_offset, map_end, keep_tombstones): see python_walker.");
-static PyObject *retained(PyObject *self, PyObject *args)
+typedef struct {
+    int64_t count, keyless, tombstones;
+    int64_t newest;                                         /* the largest timestamp delta */
+} kept_records;
+
+/* The room that the rows of a batch take, which are four numbers for each record. */
+static inline size_t rows_bytes(int64_t body_bytes, int64_t count)
 {
-    Py_buffer buffers[2];
-    int64_t numbers[4], n = 0, keyless = 0, tombstones = 0, kept = 0, newest = 0;
-    offset_map map;
-    if (!map_arguments(args, 6, &map, buffers, numbers))
-        return NULL;
-    int64_t count = numbers[0] < 0 ? 0 : numbers[0], base_offset = numbers[1], map_end = numbers[2];
-    const uint8_t *base = buffers[1].buf;
-    int64_t most = buffers[1].len / 7;                      /* a record has seven bytes at least */
-    int64_t *rows = PyMem_Malloc((count < most ? count : most) * KEPT * 8), *row = rows;
-    PyObject *answer = NULL;
-    if (!rows) {
-        PyErr_NoMemory();
-        goto release;
-    }
-    reader r = {.at = base, .end = base + buffers[1].len};
+    int64_t most = body_bytes / 7;                          /* a record has seven bytes at least */
+    return (size_t)(count < 0 ? 0 : count < most ? count : most) * KEPT * 8;
+}
+
+/* Walks the records of a batch and writes a row for each that stays. Returns how many it has walked. */
+static int64_t keep(reader *r, const offset_map *map, int64_t count, int64_t base_offset, int64_t map_end,
+                    int keep_tombstones, int64_t *row, kept_records *out)
+{
+    const uint8_t *base = r->at;
     keyed_record some[AT_ONCE];
     int walked = 0, expected = 0;
-    Py_BEGIN_ALLOW_THREADS
+    int64_t n = 0;
+    *out = (kept_records){0, 0, 0, 0};
     for (; n < count && walked == expected; n += walked) {
         expected = count - n < AT_ONCE ? (int)(count - n) : AT_ONCE;
-        walked = keyed_records(&r, &map, some, count - n);
+        walked = keyed_records(r, map, some, count - n);
         for (int k = 0; k < walked; k++) {
             const parts *p = &some[k].p;
             int64_t offset = (int64_t)((uint64_t)base_offset + (uint64_t)p->offset_delta);
             if (offset <= map_end) {
                 if (p->key_bytes < 0) {
-                    keyless++;
+                    out->keyless++;
                     continue;
                 }
-                if (p->value_bytes < 0 && !numbers[3])
+                if (p->value_bytes < 0 && !keep_tombstones)
                     continue;
-                const slot *at = slot_of(&map, some[k].digest);
+                const slot *at = slot_of(map, some[k].digest);
                 if (at && at->offset && offset < (int64_t)(at->offset - 1))
                     continue;
             }
@@ -636,21 +639,47 @@ static PyObject *retained(PyObject *self, PyObject *args)
             row[2] = p->rest_at - base;
             row[3] = some[k].end - base;
             row += KEPT;
-            tombstones += p->value_bytes < 0;
-            if (!kept++ || p->timestamp_delta > newest)
-                newest = p->timestamp_delta;
+            out->tombstones += p->value_bytes < 0;
+            if (!out->count++ || p->timestamp_delta > out->newest)
+                out->newest = p->timestamp_delta;
         }
     }
-    Py_END_ALLOW_THREADS
-    if (!is_flawed(&r, n))
-        answer = Py_BuildValue("y#LLLL", (const char *)rows, (Py_ssize_t)((char *)row - (char *)rows), (long long)kept,
-                               (long long)keyless, (long long)tombstones, (long long)newest);
-    PyMem_Free(rows);
-release:
+    if (r->flaw == NONE && r->at != r->end)
+        r->flaw = REST;
+    return n;
+}
+
+PyDoc_STRVAR(retained_doc, "retained(table, body, count, base_offset, map_end, keep_tombstones): see python_walker.");
+static PyObject *retained(PyObject *self, PyObject *args)
+{
+    Py_buffer buffers[2];
+    int64_t numbers[4], n;
+    offset_map map;
+    if (!map_arguments(args, 6, &map, buffers, numbers))
+        return NULL;
+    int64_t *rows = PyMem_Malloc(rows_bytes(buffers[1].len, numbers[0]));
+    PyObject *answer = NULL;
+    if (rows) {
+        reader r = {.at = buffers[1].buf, .end = (const uint8_t *)buffers[1].buf + buffers[1].len};
+        kept_records kept;
+        Py_BEGIN_ALLOW_THREADS
+        n = keep(&r, &map, numbers[0], numbers[1], numbers[2], numbers[3] != 0, rows, &kept);
+        Py_END_ALLOW_THREADS
+        if (r.flaw != NONE)
+            refuse(&r, n);
+        else
+            answer = Py_BuildValue("y#LLLL", (const char *)rows, (Py_ssize_t)(kept.count * KEPT * 8),
+                                   (long long)kept.count, (long long)kept.keyless, (long long)kept.tombstones,
+                                   (long long)kept.newest);
+        PyMem_Free(rows);
+    } else
+        PyErr_NoMemory();
     PyBuffer_Release(&buffers[0]);
     PyBuffer_Release(&buffers[1]);
     return answer;
 }
+
+enum { FRONT = INT_BYTES + 1 + LONG_BYTES + INT_BYTES };    /* the most that precedes the key of a record */
 
 static inline uint8_t *put_varint(uint8_t *at, int64_t number)
 {
@@ -661,10 +690,38 @@ static inline uint8_t *put_varint(uint8_t *at, int64_t number)
     return at;
 }
 
+/* The bytes that kept records take, at most. -1 if a row lies outside of the body. */
+static int64_t joined_bytes(const int64_t *row, int64_t count, int64_t body_bytes)
+{
+    int64_t size = 0;
+    for (; count--; row += KEPT) {
+        if (row[2] < 0 || row[2] > row[3] || row[3] > body_bytes)
+            return -1;
+        size += row[3] - row[2] + FRONT;
+    }
+    return size;
+}
+
+static uint8_t *join(uint8_t *at, const uint8_t *body, const int64_t *row, int64_t count, int64_t shift, int is_stamped)
+{
+    for (; count--; row += KEPT) {
+        uint8_t front[FRONT], *end = front;
+        int64_t rest = row[3] - row[2];
+        *end++ = 0;                                         /* attributes */
+        end = put_varint(end, (int64_t)((is_stamped ? 0 : (uint64_t)row[0]) + (uint64_t)shift));
+        end = put_varint(end, row[1]);
+        at = put_varint(at, end - front + rest);
+        memcpy(at, front, end - front);
+        at += end - front;
+        memcpy(at, body + row[2], rest);
+        at += rest;
+    }
+    return at;
+}
+
 PyDoc_STRVAR(joined_doc, "joined(body, rows, shift, is_stamped): see python_walker.");
 static PyObject *joined(PyObject *self, PyObject *args)
 {
-    enum { FRONT = INT_BYTES + 1 + LONG_BYTES + INT_BYTES };
     PyObject *objects[2], *answer = NULL;
     Py_buffer body, rows;
     long long shift;
@@ -676,38 +733,458 @@ static PyObject *joined(PyObject *self, PyObject *args)
         PyBuffer_Release(&body);
         return NULL;
     }
-    const int64_t *row = rows.buf, *behind = row + rows.len / 8 / KEPT * KEPT;
-    uint8_t *out = NULL, *at;
-    Py_ssize_t size = 0;
-    for (const int64_t *next = row; next < behind; next += KEPT) {
-        if (next[2] < 0 || next[2] > next[3] || next[3] > body.len) {
-            PyErr_SetString(PyExc_ValueError, "a row lies outside of the buffer");
-            goto release;
-        }
-        size += next[3] - next[2] + FRONT;
-    }
-    at = out = PyMem_Malloc(size);
-    if (!out) {
+    int64_t count = rows.len / 8 / KEPT, size = joined_bytes(rows.buf, count, body.len);
+    uint8_t *out = size < 0 ? NULL : PyMem_Malloc(size);
+    if (out) {
+        uint8_t *end = join(out, body.buf, rows.buf, count, shift, is_stamped);
+        answer = PyBytes_FromStringAndSize((char *)out, end - out);
+        PyMem_Free(out);
+    } else if (size < 0)
+        PyErr_SetString(PyExc_ValueError, "a row lies outside of the buffer");
+    else
         PyErr_NoMemory();
-        goto release;
-    }
-    for (; row < behind; row += KEPT) {
-        uint8_t front[FRONT], *end = front;
-        int64_t rest = row[3] - row[2];
-        *end++ = 0;                                         /* attributes */
-        end = put_varint(end, (int64_t)((is_stamped ? 0 : (uint64_t)row[0]) + (uint64_t)shift));
-        end = put_varint(end, row[1]);
-        at = put_varint(at, end - front + rest);
-        memcpy(at, front, end - front);
-        at += end - front;
-        memcpy(at, (const uint8_t *)body.buf + row[2], rest);
-        at += rest;
-    }
-    answer = PyBytes_FromStringAndSize((char *)out, at - out);
-    PyMem_Free(out);
-release:
     PyBuffer_Release(&rows);
     PyBuffer_Release(&body);
+    return answer;
+}
+
+/* CRC-32C. Where the processor has an instruction for it, three parts of the data are taken at the same time, since the
+   instruction needs three cycles. Multiplied by x^n, the CRC of a part is that of the part and n zero bits behind it. */
+
+static uint32_t crc_table[8][256];
+static int has_crc_instruction;
+
+#define POLYNOMIAL 0x82F63B78u
+
+static uint32_t multiplied(uint32_t a, uint32_t b)
+{
+    uint32_t product = 0;
+    for (int n = 0; n < 32; n++) {
+        product ^= b & -(a >> 31);
+        a <<= 1;
+        b = (b >> 1) ^ (POLYNOMIAL & -(b & 1));
+    }
+    return product;
+}
+
+static uint32_t crc_by_table(uint32_t crc, const uint8_t *at, size_t size)
+{
+    for (; size >= 8; size -= 8, at += 8) {
+        uint32_t low = crc ^ (at[0] | at[1] << 8 | at[2] << 16 | (uint32_t)at[3] << 24);
+        crc = crc_table[7][low & 255] ^ crc_table[6][low >> 8 & 255] ^ crc_table[5][low >> 16 & 255] ^
+              crc_table[4][low >> 24] ^ crc_table[3][at[4]] ^ crc_table[2][at[5]] ^ crc_table[1][at[6]] ^
+              crc_table[0][at[7]];
+    }
+    while (size--)
+        crc = crc >> 8 ^ crc_table[0][(crc ^ *at++) & 255];
+    return crc;
+}
+
+enum { STEPS = 3 };
+static const size_t part_bytes[STEPS] = {4096, 1024, 256};
+static uint32_t part_power[STEPS];                          /* x^(8 * part_bytes) */
+
+#ifdef __x86_64__
+__attribute__((target("sse4.2"))) static uint32_t crc_by_instruction(uint32_t crc, const uint8_t *at, size_t size)
+{
+    uint64_t a = crc, word[3];
+    for (int step = 0; step < STEPS; step++)
+        for (size_t part = part_bytes[step]; size >= 3 * part; size -= 3 * part, at += 3 * part) {
+            uint64_t b = 0, c = 0;
+            for (size_t n = 0; n < part; n += 8) {
+                memcpy(&word[0], at + n, 8);
+                memcpy(&word[1], at + part + n, 8);
+                memcpy(&word[2], at + 2 * part + n, 8);
+                a = __builtin_ia32_crc32di(a, word[0]);
+                b = __builtin_ia32_crc32di(b, word[1]);
+                c = __builtin_ia32_crc32di(c, word[2]);
+            }
+            a = multiplied(part_power[step], (uint32_t)a) ^ b;
+            a = multiplied(part_power[step], (uint32_t)a) ^ c;
+        }
+    for (; size >= 8; size -= 8, at += 8) {
+        memcpy(&word[0], at, 8);
+        a = __builtin_ia32_crc32di(a, word[0]);
+    }
+    crc = (uint32_t)a;
+    while (size--)
+        crc = __builtin_ia32_crc32qi(crc, *at++);
+    return crc;
+}
+#else
+#define crc_by_instruction crc_by_table
+#endif
+
+static inline uint32_t crc_of(const uint8_t *at, size_t size)
+{
+    return ~(has_crc_instruction ? crc_by_instruction(~0u, at, size) : crc_by_table(~0u, at, size));
+}
+
+static void prepare_crc(void)
+{
+    for (uint32_t n = 0; n < 256; n++) {
+        uint32_t crc = n;
+        for (int k = 0; k < 8; k++)
+            crc = crc >> 1 ^ (POLYNOMIAL & -(crc & 1));
+        crc_table[0][n] = crc;
+    }
+    for (int k = 1; k < 8; k++)
+        for (int n = 0; n < 256; n++)
+            crc_table[k][n] = crc_table[k - 1][n] >> 8 ^ crc_table[0][crc_table[k - 1][n] & 255];
+    for (int step = 0; step < STEPS; step++) {
+        uint32_t power = 1u << 30;                          /* x^1: the lowest power is the highest bit */
+        for (size_t bits = 1; bits < 8 * part_bytes[step]; bits *= 2)
+            power = multiplied(power, power);
+        part_power[step] = power;
+    }
+#ifdef __x86_64__
+    __builtin_cpu_init();
+    has_crc_instruction = __builtin_cpu_supports("sse4.2") != 0;
+#endif
+}
+
+PyDoc_STRVAR(crc32c_doc, "crc32c(data, by_table): for tests.");
+static PyObject *crc32c(PyObject *self, PyObject *args)
+{
+    PyObject *object;
+    Py_buffer data;
+    int by_table;
+    if (!PyArg_ParseTuple(args, "Op", &object, &by_table) || PyObject_GetBuffer(object, &data, PyBUF_SIMPLE) < 0)
+        return NULL;
+    uint32_t crc = by_table ? ~crc_by_table(~0u, data.buf, data.len) : crc_of(data.buf, data.len);
+    PyBuffer_Release(&data);
+    return PyLong_FromUnsignedLong(crc);
+}
+
+/* Batches. The format of a header is in batch.py. */
+
+enum { HEADER_BYTES = 61, LENGTH_END = 12, CRC_AT = 17, ATTRIBUTES_AT = 21 };
+enum { CODEC = 7, LOG_APPEND_TIME = 8, IN_TRANSACTION = 16 | 32, DELETE_HORIZON = 64, KNOWN_ATTRIBUTES = 127 };
+
+typedef struct {
+    const uint8_t *at, *end;
+    int64_t base_offset, last_offset, base_timestamp, max_timestamp, producer_id;
+    int32_t length, epoch, delta, sequence, count;
+    uint32_t crc;
+    int16_t attributes, producer_epoch;
+} batch;
+
+static inline uint64_t big_endian(const uint8_t *at, int bytes)
+{
+    uint64_t value = 0;
+    while (bytes--)
+        value = value << 8 | *at++;
+    return value;
+}
+
+static inline void put_big_endian(uint8_t *at, uint64_t value, int bytes)
+{
+    while (bytes--) {
+        at[bytes] = (uint8_t)value;
+        value >>= 8;
+    }
+}
+
+/* Reads a header. 0 unless it is that of a batch of format 2 which ends within the data. */
+static inline int read_batch(const uint8_t *at, const uint8_t *end, batch *b)
+{
+    if (end - at < HEADER_BYTES || at[16] != 2)
+        return 0;
+    b->at = at;
+    b->length = (int32_t)big_endian(at + 8, 4);
+    if (b->length < HEADER_BYTES - LENGTH_END || b->length > end - at - LENGTH_END)
+        return 0;
+    b->end = at + LENGTH_END + b->length;
+    b->base_offset = (int64_t)big_endian(at, 8);
+    b->epoch = (int32_t)big_endian(at + 12, 4);
+    b->crc = (uint32_t)big_endian(at + CRC_AT, 4);
+    b->attributes = (int16_t)big_endian(at + ATTRIBUTES_AT, 2);
+    b->delta = (int32_t)big_endian(at + 23, 4);
+    b->base_timestamp = (int64_t)big_endian(at + 27, 8);
+    b->max_timestamp = (int64_t)big_endian(at + 35, 8);
+    b->producer_id = (int64_t)big_endian(at + 43, 8);
+    b->producer_epoch = (int16_t)big_endian(at + 51, 2);
+    b->sequence = (int32_t)big_endian(at + 53, 4);
+    b->count = (int32_t)big_endian(at + 57, 4);
+    b->last_offset = (int64_t)((uint64_t)b->base_offset + (uint64_t)(int64_t)b->delta);
+    return 1;
+}
+
+static inline int has_right_crc(const batch *b)
+{
+    return crc_of(b->at + ATTRIBUTES_AT, b->end - b->at - ATTRIBUTES_AT) == b->crc;
+}
+
+/* Whether compaction needs nothing but the records of a batch: neither transactions nor a codec. */
+static inline int is_plain(const batch *b)
+{
+    return !(b->attributes & (CODEC | IN_TRANSACTION)) && b->count >= 0 && b->base_offset >= 0;
+}
+
+PyDoc_STRVAR(whole_batches_doc, "whole_batches(data): see python_walker.");
+static PyObject *whole_batches(PyObject *self, PyObject *object)
+{
+    Py_buffer data;
+    batch b;
+    int is_damaged = 0;
+    if (PyObject_GetBuffer(object, &data, PyBUF_SIMPLE) < 0)
+        return NULL;
+    const uint8_t *at = data.buf, *end = at + data.len;
+    Py_BEGIN_ALLOW_THREADS
+    for (; read_batch(at, end, &b); at = b.end)
+        if (!has_right_crc(&b)) {
+            is_damaged = 1;
+            break;
+        }
+    Py_END_ALLOW_THREADS
+    Py_ssize_t whole = at - (const uint8_t *)data.buf;
+    PyBuffer_Release(&data);
+    return Py_BuildValue("nN", whole, PyBool_FromLong(is_damaged));
+}
+
+PyDoc_STRVAR(learn_plain_doc, "learn_plain(table, data, at, start, most): see python_walker.");
+static PyObject *learn_plain(PyObject *self, PyObject *args)
+{
+    Py_buffer buffers[2];
+    int64_t numbers[3], last = -1;
+    offset_map map;
+    batch b;
+    int full = 0;
+    if (!map_arguments(args, 5, &map, buffers, numbers))
+        return NULL;
+    const uint8_t *base = buffers[1].buf, *end = base + buffers[1].len;
+    const uint8_t *at = numbers[0] < 0 || numbers[0] > buffers[1].len ? end : base + numbers[0];
+    Py_BEGIN_ALLOW_THREADS
+    for (; read_batch(at, end, &b) && is_plain(&b); at = b.end) {
+        reader r = {.at = at + HEADER_BYTES, .end = b.end};
+        int64_t learnt;
+        learn(&r, &map, b.count, b.base_offset, numbers[1], numbers[2], &learnt, &full);
+        if (learnt > last)
+            last = learnt;
+        if (full || r.flaw != NONE)
+            break;
+        if (b.last_offset >= numbers[1] && b.last_offset > last)
+            last = b.last_offset;
+    }
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&buffers[0]);
+    PyBuffer_Release(&buffers[1]);
+    return Py_BuildValue("nLN", (Py_ssize_t)(at - base), (long long)last, PyBool_FromLong(full));
+}
+
+/* Memory that grows. */
+typedef struct {
+    uint8_t *memory;
+    size_t room;
+} growing;
+
+static int has_room(growing *g, size_t bytes)
+{
+    if (bytes > g->room) {
+        size_t room = bytes + bytes / 2;
+        uint8_t *memory = realloc(g->memory, room);
+        if (!memory)
+            return 0;
+        g->memory = memory;
+        g->room = room;
+    }
+    return 1;
+}
+
+typedef struct {
+    int64_t last_offset, max_timestamp, timestamp_offset, read, written, keyless;
+} cleaned;
+
+/* What compaction leaves of a batch, behind the `used` bytes of the output. Returns the new count of these; -1 if the
+   batch needs more than its records to decide, or is flawed; -2 if there is no memory. */
+static int64_t clean(const batch *b, const offset_map *map, const int64_t *numbers, growing *out, int64_t used,
+                     growing *rows, cleaned *c)
+{
+    int64_t map_end = numbers[1], now_ms = numbers[2], horizon_ms = numbers[3], body_bytes = b->end - b->at - HEADER_BYTES;
+    int has_horizon = b->attributes & DELETE_HORIZON, is_stamped = b->attributes & LOG_APPEND_TIME;
+    kept_records kept;
+    if (!has_room(rows, rows_bytes(body_bytes, b->count)))
+        return -2;
+    int64_t *row = (int64_t *)rows->memory;
+    reader r = {.at = b->at + HEADER_BYTES, .end = b->end};
+    keep(&r, map, b->count, b->base_offset, map_end, !has_horizon || b->base_timestamp > now_ms, row, &kept);
+    if (r.flaw != NONE || (!kept.count && b->producer_id >= 0))
+        return -1;
+    c->read += b->count;
+    c->written += kept.count;
+    c->keyless += kept.keyless;
+    if (!kept.count)
+        return used;
+    int64_t last_offset = b->last_offset, max_timestamp = b->max_timestamp, size = b->end - b->at;
+    int set_horizon = !has_horizon && kept.tombstones;
+    if (kept.count == b->count && !set_horizon) {
+        if (!has_room(out, used + size))
+            return -2;
+        memcpy(out->memory + used, b->at, size);
+    } else {
+        if (!has_room(out, used + HEADER_BYTES + joined_bytes(row, kept.count, body_bytes)))
+            return -2;
+        uint64_t old_base = is_stamped ? b->max_timestamp : b->base_timestamp, new_base = b->base_timestamp;
+        if (set_horizon)
+            new_base = horizon_ms;
+        else if (!has_horizon)
+            new_base = is_stamped ? old_base : old_base + (uint64_t)row[0];
+        uint8_t *head = out->memory + used, *end;
+        end = join(head + HEADER_BYTES, b->at + HEADER_BYTES, row, kept.count, (int64_t)(old_base - new_base), is_stamped);
+        size = end - head;
+        if (!is_stamped)
+            max_timestamp = (int64_t)((uint64_t)b->base_timestamp + (uint64_t)kept.newest);
+        last_offset = b->base_offset + row[(kept.count - 1) * KEPT + 1];
+        memcpy(head, b->at, HEADER_BYTES);
+        put_big_endian(head + 8, size - LENGTH_END, 4);
+        put_big_endian(head + ATTRIBUTES_AT, (b->attributes | (set_horizon ? DELETE_HORIZON : 0)) & KNOWN_ATTRIBUTES, 2);
+        put_big_endian(head + 27, new_base, 8);
+        put_big_endian(head + 35, (uint64_t)max_timestamp, 8);
+        put_big_endian(head + 57, (uint64_t)kept.count, 4);
+        put_big_endian(head + CRC_AT, crc_of(head + ATTRIBUTES_AT, size - ATTRIBUTES_AT), 4);
+    }
+    if (last_offset > c->last_offset)
+        c->last_offset = last_offset;
+    if (max_timestamp > c->max_timestamp) {
+        c->max_timestamp = max_timestamp;
+        c->timestamp_offset = b->last_offset;
+    }
+    return used + size;
+}
+
+PyDoc_STRVAR(clean_plain_doc, "clean_plain(table, data, at, map_end, now_ms, horizon_ms, most_bytes): see python_walker.");
+static PyObject *clean_plain(PyObject *self, PyObject *args)
+{
+    Py_buffer buffers[2];
+    int64_t numbers[5], used = 0;
+    offset_map map;
+    batch b;
+    growing out = {NULL, 0}, rows = {NULL, 0};
+    cleaned c = {-1, -1, -1, 0, 0, 0};
+    if (!map_arguments(args, 7, &map, buffers, numbers))
+        return NULL;
+    const uint8_t *base = buffers[1].buf, *end = base + buffers[1].len;
+    const uint8_t *at = numbers[0] < 0 || numbers[0] > buffers[1].len ? end : base + numbers[0];
+    int64_t next = 0;
+    Py_BEGIN_ALLOW_THREADS
+    for (; used <= numbers[4] && read_batch(at, end, &b) && is_plain(&b); at = b.end) {
+        next = clean(&b, &map, numbers, &out, used, &rows, &c);
+        if (next < 0)
+            break;
+        used = next;
+    }
+    Py_END_ALLOW_THREADS
+    PyObject *answer = NULL;
+    if (next == -2)
+        PyErr_NoMemory();
+    else
+        answer = Py_BuildValue("ny#LLLLLL", (Py_ssize_t)(at - base), out.memory ? (char *)out.memory : "", (Py_ssize_t)used,
+                               (long long)c.last_offset, (long long)c.max_timestamp, (long long)c.timestamp_offset,
+                               (long long)c.read, (long long)c.written, (long long)c.keyless);
+    free(out.memory);
+    free(rows.memory);
+    PyBuffer_Release(&buffers[0]);
+    PyBuffer_Release(&buffers[1]);
+    return answer;
+}
+
+/* The scan of recovery: see segment_scan.py. */
+
+enum { PRODUCERS = 256, BATCHES_KEPT = 5, PRODUCER_NUMBERS = 3 + 4 * BATCHES_KEPT };
+
+typedef struct {
+    int64_t at, present, next_offset, newest, newest_offset, indexed_time, index_behind;   /* change */
+    int64_t epoch, base, last_offset, interval;
+} scan_state;
+
+typedef struct {
+    int64_t id, epoch, count;                               /* of batches since the last look */
+    struct {
+        int64_t sequence, last_offset, delta, timestamp;
+    } batches[BATCHES_KEPT];                                /* the last ones, number n at n % BATCHES_KEPT */
+} scanned_producer;
+
+static int put_entry(growing *g, size_t *used, uint64_t first, int first_bytes, uint64_t second)
+{
+    if (!has_room(g, *used + first_bytes + 4))
+        return 0;
+    put_big_endian(g->memory + *used, first, first_bytes);
+    put_big_endian(g->memory + *used + first_bytes, second, 4);
+    *used += first_bytes + 4;
+    return 1;
+}
+
+PyDoc_STRVAR(scan_usual_doc, "scan_usual(data, state, producers, ignore_crc): see python_walker.");
+static PyObject *scan_usual(PyObject *self, PyObject *args)
+{
+    PyObject *objects[3], *answer = NULL;
+    Py_buffer buffers[3];
+    int ignore_crc, held = 0, has_memory = 1;
+    if (!PyArg_ParseTuple(args, "OOOp", &objects[0], &objects[1], &objects[2], &ignore_crc))
+        return NULL;
+    while (held < 3 && PyObject_GetBuffer(objects[held], &buffers[held], held ? PyBUF_WRITABLE : PyBUF_SIMPLE) == 0)
+        held++;
+    if (held < 3)
+        goto release;
+    if (buffers[1].len != sizeof(scan_state) || buffers[2].len != sizeof(scanned_producer) * PRODUCERS) {
+        PyErr_SetString(PyExc_ValueError, "the state of a scan has another size");
+        goto release;
+    }
+    scan_state *s = buffers[1].buf;
+    scanned_producer *producers = buffers[2].buf;
+    const uint8_t *base = buffers[0].buf;
+    if (s->at < 0 || s->at > s->present || s->present > buffers[0].len) {
+        PyErr_SetString(PyExc_ValueError, "the range lies outside of the buffer");
+        goto release;
+    }
+    growing offsets = {NULL, 0}, times = {NULL, 0};
+    size_t offsets_used = 0, times_used = 0;
+    batch b;
+    Py_BEGIN_ALLOW_THREADS
+    while (has_memory && read_batch(base + s->at, base + s->present, &b)) {
+        if (b.base_offset < s->next_offset || b.base_offset > s->last_offset || b.delta < 0 ||
+            b.delta > s->last_offset - b.base_offset || b.epoch > s->epoch)
+            break;
+        scanned_producer *producer = producers + (b.producer_id & (PRODUCERS - 1));
+        if (b.producer_id >= 0 && (b.attributes & IN_TRANSACTION || producer->id != b.producer_id ||
+                                   producer->epoch != b.producer_epoch))
+            break;
+        if (!ignore_crc && !has_right_crc(&b))
+            break;
+        if (b.producer_id >= 0) {
+            int n = producer->count++ % BATCHES_KEPT;
+            producer->batches[n].sequence = b.sequence;
+            producer->batches[n].last_offset = b.last_offset;
+            producer->batches[n].delta = b.delta;
+            producer->batches[n].timestamp = b.max_timestamp;
+        }
+        if (b.max_timestamp > s->newest) {
+            s->newest = b.max_timestamp;
+            s->newest_offset = b.last_offset;
+        }
+        if (s->at > s->index_behind) {
+            has_memory = put_entry(&offsets, &offsets_used, (uint64_t)(b.last_offset - s->base), 4, (uint64_t)s->at);
+            if (has_memory && s->newest > s->indexed_time) {
+                uint64_t relative = (uint64_t)(s->newest_offset - s->base);
+                has_memory = put_entry(&times, &times_used, (uint64_t)s->newest, 8, relative);
+                s->indexed_time = s->newest;
+            }
+            s->index_behind = s->at + s->interval;
+        }
+        s->next_offset = b.last_offset + 1;
+        s->at = b.end - base;
+    }
+    Py_END_ALLOW_THREADS
+    if (has_memory)
+        answer = Py_BuildValue("y#y#", offsets.memory ? (char *)offsets.memory : "", (Py_ssize_t)offsets_used,
+                               times.memory ? (char *)times.memory : "", (Py_ssize_t)times_used);
+    else
+        PyErr_NoMemory();
+    free(offsets.memory);
+    free(times.memory);
+release:
+    while (held)
+        PyBuffer_Release(&buffers[--held]);
     return answer;
 }
 
@@ -719,6 +1196,11 @@ static PyMethodDef methods[] = {
     {"learn_keys", learn_keys, METH_VARARGS, learn_keys_doc},
     {"retained", retained, METH_VARARGS, retained_doc},
     {"joined", joined, METH_VARARGS, joined_doc},
+    {"whole_batches", whole_batches, METH_O, whole_batches_doc},
+    {"learn_plain", learn_plain, METH_VARARGS, learn_plain_doc},
+    {"clean_plain", clean_plain, METH_VARARGS, clean_plain_doc},
+    {"scan_usual", scan_usual, METH_VARARGS, scan_usual_doc},
+    {"crc32c", crc32c, METH_VARARGS, crc32c_doc},
     {NULL, NULL, 0, NULL},
 };
 
@@ -729,6 +1211,7 @@ static struct PyModuleDef module = {
 
 PyMODINIT_FUNC PyInit_compiled_walker(void)
 {
+    prepare_crc();
     PyObject *errors = PyImport_ImportModule("leadline.errors");
     if (!errors)
         return NULL;

@@ -10,6 +10,7 @@ timestamp deltas have 64 bits in up to ten, as in Kafka. Bits beyond that are ig
 Pure: bytes in, numbers out.
 """
 
+from array import array
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from struct import Struct
@@ -17,6 +18,7 @@ from struct import Struct
 from leadline.errors import CorruptMessage
 from leadline.model import NO_TIMESTAMP, Buffer
 from leadline.records import varint
+from leadline.records.batch import HEADER_BYTES, MAGIC, MIN_LENGTH, crc_of, header_at
 from leadline.records.varint import INT_BYTES
 
 DIGEST_BYTES = 16
@@ -122,6 +124,57 @@ def joined(body: Buffer, kept: Buffer, shift: int, is_stamped: bool) -> bytes:
         out += front
         out += body[rest_at:end]
     return bytes(out)
+
+
+# Batches in a row
+
+
+def whole_batches(data: Buffer) -> tuple[int, bool]:
+    """Where the whole batches at the front end, and whether that is at one with a wrong CRC."""
+    at, size = 0, len(data)
+    while at + HEADER_BYTES <= size:
+        header = header_at(data, at)
+        behind = at + header.size
+        if header.magic != MAGIC or header.length < MIN_LENGTH or behind > size:
+            break
+        if crc_of(data, at, header.size) != header.crc:
+            return at, True
+        at = behind
+    return at, False
+
+
+def learn_plain(table: Table, data: Buffer, at: int, start: int, most: int) -> tuple[int, int, bool]:
+    """`learn_keys` for the batches from a position on, as far as they are plain: no codec, no transaction.
+
+    Where the first other batch is, the last offset that is noted now, or -1, and whether there was no room.
+    Here it leaves all batches to the caller, who takes them one by one.
+    """
+    return at, -1, False
+
+
+def clean_plain(
+    table: Table, data: Buffer, at: int, map_end: int, now_ms: int, horizon_ms: int, most_bytes: int
+) -> tuple[int, bytes, int, int, int, int, int, int]:
+    """What compaction leaves of the plain batches from a position on, until it is more than so many bytes.
+
+    `horizon_ms`: the delete horizon that tombstones get. A batch of which nothing is left, but of a producer, is not
+    plain: whether its header stays is the caller's to say.
+    Where the first other batch is; what is left; the last offset in it, its largest timestamp and the last offset of
+    that batch, or -1; and how many records were read, kept, and dropped for want of a key.
+    Here it leaves all batches to the caller, who takes them one by one.
+    """
+    return at, b"", -1, NO_TIMESTAMP, -1, 0, 0, 0
+
+
+def scan_usual(data: Buffer, state: "array[int]", producers: "array[int]", ignore_crc: bool) -> tuple[bytes, bytes]:
+    """The part of recovery's scan that most batches need: see `log.segment_scan`. The new entries of both indexes.
+
+    Here it leaves all batches to the caller, who takes them one by one.
+    """
+    return b"", b""
+
+
+# Keys
 
 
 def _digest(body: Buffer, at: int, size: int) -> bytes:

@@ -21,3 +21,7 @@ rows = compiled_walker.rows if IS_COMPILED else python_walker.rows
 learn_keys = compiled_walker.learn_keys if IS_COMPILED else python_walker.learn_keys
 retained = compiled_walker.retained if IS_COMPILED else python_walker.retained
 joined = compiled_walker.joined if IS_COMPILED else python_walker.joined
+whole_batches = compiled_walker.whole_batches if IS_COMPILED else python_walker.whole_batches
+learn_plain = compiled_walker.learn_plain if IS_COMPILED else python_walker.learn_plain
+clean_plain = compiled_walker.clean_plain if IS_COMPILED else python_walker.clean_plain
+scan_usual = compiled_walker.scan_usual if IS_COMPILED else python_walker.scan_usual

@@ -30,7 +30,7 @@ def walk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     is_compiled = request.param == "compiled"
     chosen = request.getfixturevalue("compiled_walker") if is_compiled else python_walker
     monkeypatch.setattr(walker, "IS_COMPILED", is_compiled)
-    for name in ("learn_keys", "retained", "joined"):
+    for name in ("learn_keys", "retained", "joined", "whole_batches", "learn_plain", "clean_plain"):
         monkeypatch.setattr(walker, name, getattr(chosen, name))
 
 
