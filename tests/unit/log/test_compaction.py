@@ -1,7 +1,9 @@
 """One pass over a log: what stays, what goes, and when; in this process."""
 
+import random
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -17,9 +19,10 @@ from leadline.log.skimpy_offset_map import KEY_BYTES
 from leadline.log.txn_index import AbortedTxn
 from leadline.records import python_walker, walker
 from leadline.records.batch import header_at
-from leadline.records.build import build
-from leadline.records.record import Record
-from tests.support.logs import START_MS, LogBench, batch, compact, listing, marker, records_in, whole_log
+from leadline.records.build import BatchFields, build
+from leadline.records.compression import Codec
+from leadline.records.record import Record, RecordHeader
+from tests.support.logs import START_MS, LogBench, at_offset, batch, compact, listing, marker, records_in, whole_log
 
 DAY_MS = 86_400_000
 
@@ -29,6 +32,10 @@ def walk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     """All of it with the compiled walk over records and with the one in Python."""
     is_compiled = request.param == "compiled"
     chosen = request.getfixturevalue("compiled_walker") if is_compiled else python_walker
+    use_walk(chosen, monkeypatch, is_compiled=is_compiled)
+
+
+def use_walk(chosen: ModuleType, monkeypatch: pytest.MonkeyPatch, *, is_compiled: bool) -> None:
     monkeypatch.setattr(walker, "IS_COMPILED", is_compiled)
     for name in ("learn_keys", "retained", "joined", "whole_batches", "learn_plain", "clean_plain"):
         monkeypatch.setattr(walker, name, getattr(chosen, name))
@@ -231,6 +238,50 @@ def test_a_request_survives_its_way_to_the_process(bench: LogBench) -> None:
     log.roll()
     compaction = replace(request(log, bench), aborted_later=[AbortedTxn(1, 2, 3, 4)])
     assert CompactionRequest.from_json(compaction.to_json()) == compaction
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_both_walks_leave_the_same_bytes(
+    tmp_path: Path, seed: int, compiled_walker: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs, draw = list[bytes](), random.Random(seed)
+    codecs = draw.choices((Codec.NONE, Codec.LZ4), (9, 1), k=120)
+    retention_ms, times = draw.choice(("0", "86400000")), draw.choice(("CreateTime", "LogAppendTime"))
+    for name, chosen in (("compiled", compiled_walker), ("python", python_walker)):
+        use_walk(chosen, monkeypatch, is_compiled=name == "compiled")
+        (tmp_path / name).mkdir()
+        bench = LogBench(
+            tmp_path / name,
+            {
+                "cleanup.policy": "compact", "segment.bytes": "3000", "delete.retention.ms": retention_ms,
+                "message.timestamp.type": times,
+            },
+        )  # fmt: skip
+        log, draw = bench.open(), random.Random(seed)
+        for codec in codecs:
+            some = [random_record(draw, n) for n in range(draw.randint(1, 5))]
+            producer = draw.choice((-1, -1, 5))
+            fields = BatchFields(codec=codec, producer_id=producer, producer_epoch=0 if producer >= 0 else -1)
+            log.append_as_follower(at_offset(build(some, fields), log.log_end))
+            log.advance_high_watermark(log.log_end)
+        log.roll()
+        cleaned_to = 0
+        for io_bytes in (1024, 200_000):
+            compaction = replace(request(log, bench, cleaned_to), io_buffer_bytes=io_bytes)
+            cleaned_to = compact(log, compaction)[-1].end_offset
+            bench.clock.ms += DAY_MS // 2
+            put(log, "k1", "again")
+            log.roll()
+        logs.append(whole_log(log))
+    assert logs[0] == logs[1]
+    assert logs[0]
+
+
+def random_record(draw: random.Random, offset: int) -> Record:
+    key = draw.choice((None, b"", *(b"k%d" % n for n in range(9)), b"a key of more than sixteen bytes"))
+    value = draw.choice((None, b"", b"v" * 70, b"w" * 400))
+    headers = draw.choice(((), (RecordHeader("h", None),)))
+    return Record(offset, START_MS + draw.randint(-100, 10**6), key, value, headers)
 
 
 def test_a_throttle_sleeps_what_is_missing() -> None:
