@@ -15,6 +15,7 @@ As a program: a JSON request on stdin, one JSON line for each group on stdout.
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import NamedTuple
 
@@ -29,10 +30,14 @@ from leadline.log.skimpy_offset_map import SECRET_BYTES, SkimpyOffsetMap
 from leadline.log.txn_index import AbortedTxn
 from leadline.model import NO_TIMESTAMP, Buffer, Offset
 from leadline.records import walker
-from leadline.records.batch import HEADER_BYTES, Header, header_at
-from leadline.records.build import BatchFields, empty, rebuild
+from leadline.records.batch import CODEC_MASK, CONTROL, HEADER_BYTES, TRANSACTIONAL, Header, header_at
+from leadline.records.build import BatchFields, compressed, empty, rebuild
+from leadline.records.compression import CorruptCompression, DecompressedTooLarge, decompress_within
 from leadline.records.record import body_of
 from leadline.runtime.ports import Files, OsFiles, SystemChance, SystemTime, Time, shortage
+
+IN_TRANSACTION = CONTROL | TRANSACTIONAL
+SCRATCH_BYTES = 1 << 20
 
 
 class CleanerThrottle:
@@ -81,6 +86,7 @@ class Compaction:
         dirty = max(request.first_uncleanable - request.first_dirty, 0)
         self.keys = SkimpyOffsetMap(request.dedupe_bytes, request.load_factor, dirty, secret)
         self.stats = CleanerStats()
+        self._scratch = memoryview(bytearray(SCRATCH_BYTES))  # for decompression
 
     def _segment(self, base: Offset) -> Segment:
         request = self.request
@@ -129,7 +135,7 @@ class Compaction:
         if header.is_control:
             txns.is_empty_marker(data, position, header)
         elif not txns.is_aborted(header):
-            body = body_of(data, position, header)
+            body = self._body(data, position, header)
             if not keys.learn(body, header.record_count, header.base_offset, start):
                 return False
         if header.last_offset >= start:
@@ -200,9 +206,7 @@ class Compaction:
         request, stats = self.request, self.stats
         horizon_ms = request.now_ms + request.config.delete_retention_ms
         left = self.keys.clean_plain(data, position, request.now_ms, horizon_ms, most_bytes - len(out.data))
-        stats.records_read += left.records_read
-        stats.records_written += left.records_written
-        stats.keyless += left.keyless
+        stats.add(left.records_read, left.records_written, left.keyless)
         if left.data:
             out.add(left.data, left.last_offset, left.max_timestamp, left.timestamp_offset)
         return left.end
@@ -210,6 +214,16 @@ class Compaction:
     def _filter(self, data: Buffer, position: int, header: Header, txns: CleanedTransactions) -> CleanedBatch | None:
         """The records of a batch that stay, as a batch."""
         request, stats, horizon = self.request, self.stats, header.delete_horizon_ms
+        whole, body = memoryview(data)[position : position + header.size], None
+        if not header.attributes & IN_TRANSACTION:
+            body, new_horizon = self._body(data, position, header), request.now_ms + request.config.delete_retention_ms
+            left = self.keys.clean_packed(whole, body, request.now_ms, new_horizon)
+            if left is not None:
+                stats.add(left.records_read, left.records_written, left.keyless)
+                if left.is_whole:
+                    return CleanedBatch(whole, header.last_offset, header.max_timestamp)
+                batch = compressed(left.batch, header.codec) if left.batch else None
+                return None if batch is None else CleanedBatch(batch, left.last_offset, left.max_timestamp)
         horizon_passed = horizon is not None and horizon <= request.now_ms
         empty_txn = header.is_control and txns.is_empty_marker(data, position, header)
         discard = empty_txn and horizon_passed if header.is_control else txns.is_aborted(header)
@@ -219,7 +233,8 @@ class Compaction:
         stats.records_read += header.record_count
         if discard:
             return CleanedBatch(empty(header), header.last_offset, header.max_timestamp)
-        body = body_of(data, position, header)
+        if body is None:
+            body = self._body(data, position, header)
         records = self.keys.retained(
             body, header.record_count, header.base_offset,
             keep_tombstones=not horizon_passed, keep_all=header.is_control,
@@ -230,7 +245,6 @@ class Compaction:
             return CleanedBatch(empty(header), header.last_offset, header.max_timestamp) if keep_header else None
         set_horizon = horizon is None and (records.tombstones > 0 or empty_txn)
         if records.record_count == header.record_count and not set_horizon:
-            whole = memoryview(data)[position : position + header.size]
             return CleanedBatch(whole, header.last_offset, header.max_timestamp)
         if set_horizon:
             horizon = request.now_ms + request.config.delete_retention_ms
@@ -284,6 +298,14 @@ class Compaction:
             raise CorruptFile(segment.path(names.LOG), position, "there is no whole batch here")
         most = max(self.request.config.max_message_bytes, self.request.max_message_bytes, batch_bytes)
         return min(size * 2, most)
+
+    def _body(self, data: Buffer, position: int, header: Header) -> Buffer:
+        """The records of a batch, until the next ones are asked for."""
+        if header.attributes & CODEC_MASK:
+            packed = memoryview(data)[position + HEADER_BYTES : position + header.size]
+            with suppress(CorruptCompression, DecompressedTooLarge):  # it does not fit, or Kafka may still read it
+                return decompress_within(header.codec, packed, self._scratch)
+        return body_of(data, position, header)
 
     def _chunks(self, segment: Segment, position: int) -> Iterator[bytes]:
         buffer = self.request.io_buffer_bytes

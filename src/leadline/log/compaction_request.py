@@ -62,6 +62,11 @@ class CleanerStats:
     keyless: int = 0  # records that should not be in a compacted topic
     seconds: float = 0.0
 
+    def add(self, records_read: int, records_written: int, keyless: int) -> None:
+        self.records_read += records_read
+        self.records_written += records_written
+        self.keyless += keyless
+
 
 @dataclass(slots=True)
 class CleanedGroup:

@@ -29,6 +29,18 @@ class CleanedBatches(NamedTuple):
     keyless: int
 
 
+class CleanedPacked(NamedTuple):
+    """What is left of a compressed batch."""
+
+    batch: bytes  # with a body that is not compressed
+    is_whole: bool  # it stays as it is
+    last_offset: Offset
+    max_timestamp: int
+    records_read: int
+    records_written: int
+    keyless: int
+
+
 class SkimpyOffsetMap:
     def __init__(self, most_bytes: int, load_factor: float, most_records: int, secret: bytes) -> None:
         """`most_records`: that can be in the dirty part. `secret`: random bytes."""
@@ -66,6 +78,11 @@ class SkimpyOffsetMap:
     def clean_plain(self, data: Buffer, at: int, now_ms: int, horizon_ms: int, most_bytes: int) -> CleanedBatches:
         """What stays of plain batches in a row; see `python_walker.clean_plain`."""
         return CleanedBatches(*walker.clean_plain(self._table, data, at, self.end, now_ms, horizon_ms, most_bytes))
+
+    def clean_packed(self, batch: Buffer, body: Buffer, now_ms: int, horizon_ms: int) -> CleanedPacked | None:
+        """What stays of a compressed batch; see `python_walker.clean_packed`."""
+        left = walker.clean_packed(self._table, batch, body, self.end, now_ms, horizon_ms)
+        return None if left is None else CleanedPacked(*left)
 
 
 def _new_table(slots: int, secret: bytes) -> bytearray:

@@ -17,6 +17,7 @@ from leadline.records.batch import (
     LENGTH_END,
     LOG_APPEND_TIME,
     MAGIC,
+    OFFSET_LENGTH_EPOCH,
     TRANSACTIONAL,
     Header,
     put_crc,
@@ -130,6 +131,16 @@ def rebuild(body: Buffer, records: RetainedRecords, header: Header, fields: Batc
     out = walker.joined(body, records.kept, shift, is_stamped)
     last, newest = header.base_offset + records.last_offset_delta, old_base + records.newest_delta
     return _finish(out, records.record_count, last, base_timestamp, newest, fields)
+
+
+def compressed(batch: bytes, codec: Codec) -> bytearray:
+    """The same batch, whose body is not compressed though its attributes say so, with a body that is."""
+    out = bytearray(batch[:HEADER_BYTES])
+    out += compress(codec, memoryview(batch)[HEADER_BYTES:])
+    base_offset, _, leader_epoch = OFFSET_LENGTH_EPOCH.unpack_from(out)
+    OFFSET_LENGTH_EPOCH.pack_into(out, 0, base_offset, len(out) - LENGTH_END, leader_epoch)
+    put_crc(out, 0, len(out))
+    return out
 
 
 def recompressed(

@@ -993,20 +993,21 @@ static int has_room(growing *g, size_t bytes)
 
 typedef struct {
     int64_t last_offset, max_timestamp, timestamp_offset, read, written, keyless;
+    int is_whole;                                           /* the last batch, which stays as it is */
 } cleaned;
 
-/* What compaction leaves of a batch, behind the `used` bytes of the output. Returns the new count of these; -1 if the
-   batch needs more than its records to decide, or is flawed; -2 if there is no memory. */
-static int64_t clean(const batch *b, const offset_map *map, const int64_t *numbers, growing *out, int64_t used,
-                     growing *rows, cleaned *c)
+/* What compaction leaves of a batch with this body, behind the `used` bytes of the output. Returns the new count of
+   these; -1 if the batch needs more than its records to decide, or is flawed; -2 if there is no memory. */
+static int64_t clean(const batch *b, const uint8_t *body, int64_t body_bytes, const offset_map *map,
+                     const int64_t *numbers, growing *out, int64_t used, growing *rows, cleaned *c)
 {
-    int64_t map_end = numbers[1], now_ms = numbers[2], horizon_ms = numbers[3], body_bytes = b->end - b->at - HEADER_BYTES;
+    int64_t map_end = numbers[1], now_ms = numbers[2], horizon_ms = numbers[3];
     int has_horizon = b->attributes & DELETE_HORIZON, is_stamped = b->attributes & LOG_APPEND_TIME;
     kept_records kept;
     if (!has_room(rows, rows_bytes(body_bytes, b->count)))
         return -2;
     int64_t *row = (int64_t *)rows->memory;
-    reader r = {.at = b->at + HEADER_BYTES, .end = b->end};
+    reader r = {.at = body, .end = body + body_bytes};
     keep(&r, map, b->count, b->base_offset, map_end, !has_horizon || b->base_timestamp > now_ms, row, &kept);
     if (r.flaw != NONE || (!kept.count && b->producer_id >= 0))
         return -1;
@@ -1017,7 +1018,8 @@ static int64_t clean(const batch *b, const offset_map *map, const int64_t *numbe
         return used;
     int64_t last_offset = b->last_offset, max_timestamp = b->max_timestamp, size = b->end - b->at;
     int set_horizon = !has_horizon && kept.tombstones;
-    if (kept.count == b->count && !set_horizon) {
+    c->is_whole = kept.count == b->count && !set_horizon;
+    if (c->is_whole) {
         if (!has_room(out, used + size))
             return -2;
         memcpy(out->memory + used, b->at, size);
@@ -1030,7 +1032,7 @@ static int64_t clean(const batch *b, const offset_map *map, const int64_t *numbe
         else if (!has_horizon)
             new_base = is_stamped ? old_base : old_base + (uint64_t)row[0];
         uint8_t *head = out->memory + used, *end;
-        end = join(head + HEADER_BYTES, b->at + HEADER_BYTES, row, kept.count, (int64_t)(old_base - new_base), is_stamped);
+        end = join(head + HEADER_BYTES, body, row, kept.count, (int64_t)(old_base - new_base), is_stamped);
         size = end - head;
         if (!is_stamped)
             max_timestamp = (int64_t)((uint64_t)b->base_timestamp + (uint64_t)kept.newest);
@@ -1060,7 +1062,7 @@ static PyObject *clean_plain(PyObject *self, PyObject *args)
     offset_map map;
     batch b;
     growing out = {NULL, 0}, rows = {NULL, 0};
-    cleaned c = {-1, -1, -1, 0, 0, 0};
+    cleaned c = {-1, -1, -1, 0, 0, 0, 0};
     if (!map_arguments(args, 7, &map, buffers, numbers))
         return NULL;
     const uint8_t *base = buffers[1].buf, *end = base + buffers[1].len;
@@ -1068,7 +1070,7 @@ static PyObject *clean_plain(PyObject *self, PyObject *args)
     int64_t next = 0;
     Py_BEGIN_ALLOW_THREADS
     for (; used <= numbers[4] && read_batch(at, end, &b) && is_plain(&b); at = b.end) {
-        next = clean(&b, &map, numbers, &out, used, &rows, &c);
+        next = clean(&b, at + HEADER_BYTES, b.end - at - HEADER_BYTES, &map, numbers, &out, used, &rows, &c);
         if (next < 0)
             break;
         used = next;
@@ -1083,6 +1085,49 @@ static PyObject *clean_plain(PyObject *self, PyObject *args)
                                (long long)c.read, (long long)c.written, (long long)c.keyless);
     free(out.memory);
     free(rows.memory);
+    PyBuffer_Release(&buffers[0]);
+    PyBuffer_Release(&buffers[1]);
+    return answer;
+}
+
+PyDoc_STRVAR(clean_packed_doc,
+             "clean_packed(table, batch, body, map_end, now_ms, horizon_ms): see python_walker.");
+static PyObject *clean_packed(PyObject *self, PyObject *args)
+{
+    Py_buffer buffers[2], body;
+    int64_t numbers[4] = {0}, used = -1;
+    offset_map map;
+    batch b;
+    growing out = {NULL, 0}, rows = {NULL, 0};
+    cleaned c = {-1, -1, -1, 0, 0, 0, 0};
+    if (PyTuple_Size(args) != 6 || PyObject_GetBuffer(PyTuple_GetItem(args, 2), &body, PyBUF_SIMPLE) < 0)
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "six arguments");
+    PyObject *others = Py_BuildValue("OOOOO", PyTuple_GetItem(args, 0), PyTuple_GetItem(args, 1), PyTuple_GetItem(args, 3),
+                                     PyTuple_GetItem(args, 4), PyTuple_GetItem(args, 5));
+    if (!others || !map_arguments(others, 5, &map, buffers, numbers + 1)) {
+        Py_XDECREF(others);
+        PyBuffer_Release(&body);
+        return NULL;
+    }
+    Py_DECREF(others);
+    const uint8_t *at = buffers[1].buf;
+    if (read_batch(at, at + buffers[1].len, &b) && !(b.attributes & IN_TRANSACTION) && b.count >= 0 && b.base_offset >= 0) {
+        Py_BEGIN_ALLOW_THREADS
+        used = clean(&b, body.buf, body.len, &map, numbers, &out, 0, &rows, &c);
+        Py_END_ALLOW_THREADS
+    }
+    PyObject *answer = NULL;
+    if (used == -2)
+        PyErr_NoMemory();
+    else if (used == -1)
+        answer = Py_NewRef(Py_None);
+    else
+        answer = Py_BuildValue("y#NLLLLL", out.memory ? (char *)out.memory : "", (Py_ssize_t)(c.is_whole ? 0 : used),
+                               PyBool_FromLong(c.is_whole), (long long)c.last_offset, (long long)c.max_timestamp,
+                               (long long)c.read, (long long)c.written, (long long)c.keyless);
+    free(out.memory);
+    free(rows.memory);
+    PyBuffer_Release(&body);
     PyBuffer_Release(&buffers[0]);
     PyBuffer_Release(&buffers[1]);
     return answer;
@@ -1199,6 +1244,7 @@ static PyMethodDef methods[] = {
     {"whole_batches", whole_batches, METH_O, whole_batches_doc},
     {"learn_plain", learn_plain, METH_VARARGS, learn_plain_doc},
     {"clean_plain", clean_plain, METH_VARARGS, clean_plain_doc},
+    {"clean_packed", clean_packed, METH_VARARGS, clean_packed_doc},
     {"scan_usual", scan_usual, METH_VARARGS, scan_usual_doc},
     {"crc32c", crc32c, METH_VARARGS, crc32c_doc},
     {NULL, NULL, 0, NULL},

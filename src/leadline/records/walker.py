@@ -25,3 +25,4 @@ whole_batches = compiled_walker.whole_batches if IS_COMPILED else python_walker.
 learn_plain = compiled_walker.learn_plain if IS_COMPILED else python_walker.learn_plain
 clean_plain = compiled_walker.clean_plain if IS_COMPILED else python_walker.clean_plain
 scan_usual = compiled_walker.scan_usual if IS_COMPILED else python_walker.scan_usual
+clean_packed = compiled_walker.clean_packed if IS_COMPILED else python_walker.clean_packed

@@ -37,7 +37,7 @@ def walk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def use_walk(chosen: ModuleType, monkeypatch: pytest.MonkeyPatch, *, is_compiled: bool) -> None:
     monkeypatch.setattr(walker, "IS_COMPILED", is_compiled)
-    for name in ("learn_keys", "retained", "joined", "whole_batches", "learn_plain", "clean_plain"):
+    for name in ("learn_keys", "retained", "joined", "whole_batches", "learn_plain", "clean_plain", "clean_packed"):
         monkeypatch.setattr(walker, name, getattr(chosen, name))
 
 
