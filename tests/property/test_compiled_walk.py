@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import ModuleType
 
+import crc32c
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -149,3 +150,13 @@ def test_both_join_what_is_kept_to_the_same_bytes(
             kept, *_ = python_walker.retained({}, body, count, 0, -1, True)
             joined = python_walker.joined(body, kept, shift, is_stamped)
             assert compiled_walker.joined(body, kept, shift, is_stamped) == joined
+
+
+# The checksum
+
+
+@pytest.mark.parametrize("size", [*range(40), 255, 256, 767, 768, 3071, 3072, 12_287, 12_288, 12_289, 40_000])
+def test_the_compiled_checksum_is_that_of_the_library(compiled_walker: ModuleType, size: int) -> None:
+    data = bytes((n * n + size) % 251 for n in range(size))
+    assert compiled_walker.crc32c(data) == crc32c.crc32c(data)
+    assert compiled_walker.crc32c_by_table(data) == crc32c.crc32c(data)

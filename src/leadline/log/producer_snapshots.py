@@ -19,8 +19,6 @@ from bisect import insort
 from collections.abc import Mapping
 from struct import Struct
 
-from crc32c import crc32c
-
 from leadline import hash_order
 from leadline.errors import CorruptFile, CorruptMessage
 from leadline.hash_order import long_hash
@@ -31,6 +29,7 @@ from leadline.log.producer_state import ProducerState
 from leadline.log.segment import Segment
 from leadline.log.segments import Segments
 from leadline.model import Offset, ProducerId
+from leadline.records.checksum import crc32c
 from leadline.records.control import read_end_marker
 from leadline.runtime.ports import Files, shortage
 

@@ -13,8 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from struct import Struct
 
-from crc32c import crc32c
-
 from leadline.errors import CorruptFile, CorruptMessage
 from leadline.log import names
 from leadline.log.epochs import LeaderEpochs
@@ -36,6 +34,7 @@ from leadline.records.batch import (
     Header,
     header_at,
 )
+from leadline.records.checksum import crc32c
 from leadline.records.control import read_end_marker
 from leadline.records.python_walker import LONG_MAX
 from leadline.records.walker import IS_COMPILED, scan_usual

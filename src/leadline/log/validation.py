@@ -13,8 +13,6 @@ from enum import Enum
 from itertools import islice
 from typing import NamedTuple, NoReturn
 
-from crc32c import crc32c
-
 from leadline.config.topic import LogConfig
 from leadline.errors import (
     CorruptMessage,
@@ -50,6 +48,7 @@ from leadline.records.batch import (
     walk,
 )
 from leadline.records.build import recompressed
+from leadline.records.checksum import crc32c
 from leadline.records.compression import (
     MAX_DECOMPRESSED_BYTES,
     Codec,

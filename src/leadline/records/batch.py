@@ -22,10 +22,9 @@ from functools import partial
 from struct import Struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from leadline.errors import CorruptMessage, UnsupportedForMessageFormat
 from leadline.model import NO_PRODUCER_ID, Buffer, Offset
+from leadline.records.checksum import crc32c
 from leadline.records.compression import Codec
 
 HEADER = Struct(">qiibIhiqqqhii")

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { INTERFACE = 2 };                                     /* as in compiled_part.py: grows with what is offered */
 enum { INT_BYTES = 5, LONG_BYTES = 10 };                    /* of the longest varints, as in Kafka */
 enum { RELEASE_BYTES = 1 << 14 };                           /* from this size on, other threads may run meanwhile */
 enum { COLUMNS = 8, ROW = 9, KEPT = 4 };
@@ -843,15 +844,27 @@ static void prepare_crc(void)
 #endif
 }
 
-PyDoc_STRVAR(crc32c_doc, "crc32c(data, by_table): for tests.");
-static PyObject *crc32c(PyObject *self, PyObject *args)
+PyDoc_STRVAR(crc32c_doc, "crc32c(data): the checksum of batches.");
+static PyObject *crc32c(PyObject *self, PyObject *object)
 {
-    PyObject *object;
     Py_buffer data;
-    int by_table;
-    if (!PyArg_ParseTuple(args, "Op", &object, &by_table) || PyObject_GetBuffer(object, &data, PyBUF_SIMPLE) < 0)
+    if (PyObject_GetBuffer(object, &data, PyBUF_SIMPLE) < 0)
         return NULL;
-    uint32_t crc = by_table ? ~crc_by_table(~0u, data.buf, data.len) : crc_of(data.buf, data.len);
+    PyThreadState *state = data.len >= RELEASE_BYTES ? PyEval_SaveThread() : NULL;
+    uint32_t crc = crc_of(data.buf, data.len);
+    if (state)
+        PyEval_RestoreThread(state);
+    PyBuffer_Release(&data);
+    return PyLong_FromUnsignedLong(crc);
+}
+
+PyDoc_STRVAR(crc32c_by_table_doc, "crc32c_by_table(data): the same without the processor's instruction.");
+static PyObject *crc32c_by_table(PyObject *self, PyObject *object)
+{
+    Py_buffer data;
+    if (PyObject_GetBuffer(object, &data, PyBUF_SIMPLE) < 0)
+        return NULL;
+    uint32_t crc = ~crc_by_table(~0u, data.buf, data.len);
     PyBuffer_Release(&data);
     return PyLong_FromUnsignedLong(crc);
 }
@@ -1246,7 +1259,8 @@ static PyMethodDef methods[] = {
     {"clean_plain", clean_plain, METH_VARARGS, clean_plain_doc},
     {"clean_packed", clean_packed, METH_VARARGS, clean_packed_doc},
     {"scan_usual", scan_usual, METH_VARARGS, scan_usual_doc},
-    {"crc32c", crc32c, METH_VARARGS, crc32c_doc},
+    {"crc32c", crc32c, METH_O, crc32c_doc},
+    {"crc32c_by_table", crc32c_by_table, METH_O, crc32c_by_table_doc},
     {NULL, NULL, 0, NULL},
 };
 
@@ -1263,5 +1277,10 @@ PyMODINIT_FUNC PyInit_compiled_walker(void)
         return NULL;
     corrupt_message = PyObject_GetAttrString(errors, "CorruptMessage");
     Py_DECREF(errors);
-    return corrupt_message ? PyModule_Create(&module) : NULL;
+    PyObject *created = corrupt_message ? PyModule_Create(&module) : NULL;
+    if (created) {
+        PyModule_AddIntConstant(created, "HAS_CRC_INSTRUCTION", has_crc_instruction);
+        PyModule_AddIntConstant(created, "INTERFACE", INTERFACE);
+    }
+    return created;
 }

@@ -1,16 +1,10 @@
 """The walk over records that runs here: compiled if it was built, else in Python. Both give the same results.
 
-`hatch_build.py` builds it, with `make setup` and into the wheel.
-
 Pure: chooses.
 """
 
 from leadline.records import python_walker
-
-try:
-    from leadline.records import compiled_walker as compiled_walker
-except ImportError:  # not built
-    compiled_walker = None  # type: ignore[assignment]
+from leadline.records.compiled_part import compiled_walker as compiled_walker
 
 IS_COMPILED = compiled_walker is not None
 DESCRIPTION = "compiled record walker" if IS_COMPILED else "record walker in pure Python"
