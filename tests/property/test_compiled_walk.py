@@ -15,7 +15,11 @@ from leadline.log.skimpy_offset_map import HEAD_BYTES, SECRET_AT, SLOT_BYTES
 from leadline.records import python_walker, varint
 from tests.support.bad_batches import NOT_RECORDS, RARE_RECORDS, WRONG_OFFSETS, in_order, record
 
-SETTINGS = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SETTINGS = settings(
+    max_examples=400,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 
 small = st.integers(-3, 70)
 numbers = st.one_of(small, st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)).map(varint.encode)
