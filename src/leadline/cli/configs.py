@@ -16,7 +16,7 @@ from leadline.cli.connection import ClusterConnection, administer, no_topic
 from leadline.cli.errors import Failure
 from leadline.cli.formatting import brokers_text
 from leadline.cli.json_values import Json
-from leadline.cli.options import add_command, key_value
+from leadline.cli.options import add_command, add_json_option, key_value
 from leadline.cli.terminal import Paint
 from leadline.config.settings import nearest
 
@@ -79,7 +79,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         examples=DESCRIBE,
     )
     describe.add_argument("--all", action="store_true", help="include settings that have their default")
-    describe.add_argument("--json", action="store_true", help="print one JSON object per setting")
+    add_json_option(describe, "setting")
     alter = add_command(
         subcommands,
         "alter",

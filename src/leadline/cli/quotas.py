@@ -8,7 +8,7 @@ from typing import NamedTuple
 from leadline.cli import COMMANDS
 from leadline.cli.errors import Failure
 from leadline.cli.json_values import Json
-from leadline.cli.options import Commands, add_command, key_value
+from leadline.cli.options import Commands, add_command, add_json_option, key_value
 from leadline.cli.security_admin import SecurityAdmin, check, security_admin
 from leadline.cli.terminal import print_table
 from leadline.config.settings import nearest
@@ -71,7 +71,7 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
     listing = add_command(
         subcommands, "list", _list, help="list quotas", usage="quotas list [WHOSE] [options]", examples=LIST
     )
-    listing.add_argument("--json", action="store_true", help="print one JSON object per entity")
+    add_json_option(listing, "entity")
     setting = add_command(
         subcommands,
         "set",

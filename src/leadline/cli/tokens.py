@@ -19,7 +19,7 @@ from leadline.cli.acls.acl_options import principal
 from leadline.cli.errors import Failure
 from leadline.cli.formatting import age_text, moment_text
 from leadline.cli.json_values import Json
-from leadline.cli.options import Commands, add_command
+from leadline.cli.options import Commands, add_command, add_dry_run_option, add_json_option, add_yes_option
 from leadline.cli.passwords import write_private
 from leadline.cli.security_admin import SecurityAdmin, check, security_admin
 from leadline.cli.terminal import Paint, confirmed, print_table
@@ -130,15 +130,15 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
     expire = add_command(
         subcommands, "expire", _expire, help="end a token", usage="tokens expire ID [options]", examples=EXPIRE
     )
-    expire.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    add_yes_option(expire)
     for leaf, default in ((renew, "default: the brokers'"), (expire, "default: at once")):
         leaf.add_argument("id", metavar="ID")
         leaf._negative_number_matcher = _ID_WITH_DASH  # so that it is a value, not an option
         leaf.add_argument("--period", type=duration_ms, metavar="TIME", help=f"from now on ({default})")
     for leaf in (create, renew, expire):
-        leaf.add_argument("--dry-run", action="store_true", help="only show what would change")
+        add_dry_run_option(leaf)
     for leaf in (create, listing):
-        leaf.add_argument("--json", action="store_true", help="print one JSON object per token")
+        add_json_option(leaf, "token")
 
 
 # Requests

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from leadline.cli import COMMANDS
 from leadline.cli.errors import Failure
-from leadline.cli.options import Commands, add_command, at_least
+from leadline.cli.options import Commands, add_command, add_dry_run_option, add_json_option, add_yes_option, at_least
 from leadline.cli.passwords import add_password_options, password_of
 from leadline.cli.security_admin import SecurityAdmin, check, error_text, security_admin
 from leadline.cli.terminal import confirmed, print_table
@@ -63,7 +63,7 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
         examples=LIST,
     )
     listing.add_argument("users", nargs="*", metavar="USER")
-    listing.add_argument("--json", action="store_true", help="print one JSON object per user")
+    add_json_option(listing, "user")
 
     add = add_command(
         subcommands,
@@ -94,7 +94,7 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
         "connections that are open.",
     )
     remove.add_argument("users", nargs="+", metavar="USER")
-    remove.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    add_yes_option(remove)
     for leaf in (add, remove):
         leaf.add_argument(
             "--mechanism",
@@ -103,7 +103,7 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
             metavar="NAME",
             help=f"{' or '.join(SCRAM_MECHANISMS)}; repeatable (default: both)",
         )
-        leaf.add_argument("--dry-run", action="store_true", help="only show what would change")
+        add_dry_run_option(leaf)
     add_password_options(add)
 
 

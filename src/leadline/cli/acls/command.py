@@ -25,7 +25,7 @@ from leadline.cli.acls.acl_text import ACL_HEADS, acl_json, acl_row, binding_tex
 from leadline.cli.acls.authorizer_settings import authorizer_settings
 from leadline.cli.errors import Failure, print_error
 from leadline.cli.formatting import count_text
-from leadline.cli.options import add_command
+from leadline.cli.options import add_command, add_json_option, add_yes_option
 from leadline.cli.security_admin import SecurityAdmin, security_admin
 from leadline.cli.terminal import Paint, confirmed, print_table
 from leadline.security.acls import (
@@ -67,7 +67,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         subcommands, "list", _list, help="list ACLs", usage="acls list [RESOURCE ...] [options]", examples=LIST
     )
     listing.add_argument("--principal", type=principal, metavar="User:NAME", help="only those for this principal")
-    listing.add_argument("--json", action="store_true", help="print one JSON object per ACL")
+    add_json_option(listing, "ACL")
     add_pattern_option(listing, filter=True)
     add_resource_options(listing)
 
@@ -92,7 +92,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         examples=REMOVE,
         description="Remove the ACLs of resources: all, or those of a principal, a host, an operation.",
     )
-    remove.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    add_yes_option(remove)
     add_pattern_option(remove, filter=True)
     for leaf in (add, remove):
         leaf.add_argument("--dry-run", action="store_true", help="only show what would change, and for whom")

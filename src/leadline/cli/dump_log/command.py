@@ -18,7 +18,7 @@ from leadline.cli.dump_log.index_files import SegmentBatches, read_index, read_s
 from leadline.cli.dump_log.log_file import read_log
 from leadline.cli.dump_log.text_files import TEXT_FILES
 from leadline.cli.errors import Failure, print_error
-from leadline.cli.options import add_command
+from leadline.cli.options import add_command, add_json_option
 from leadline.cli.terminal import Paint
 from leadline.errors import CorruptFile
 from leadline.log import names
@@ -53,7 +53,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     parser.add_argument("--deep", action="store_true", help="print the records of each batch")
     parser.add_argument("--data", action="store_true", help="print the keys and values of records; implies --deep")
     parser.add_argument("--check", action="store_true", help="compare each index with its .log file")
-    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    add_json_option(parser, "line")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -24,7 +24,7 @@ from leadline.cli.explain.explanation import (
 from leadline.cli.kafka_python.admin import KafkaPythonAdmin, kafka_python_admin
 from leadline.cli.kafka_python.partitions import describe_log_dirs, epoch_starts, leader_epochs, partition_explanations
 from leadline.cli.offsets import list_offsets, resolve_partitions
-from leadline.cli.options import add_command, topic_argument
+from leadline.cli.options import add_command, add_json_option, topic_argument
 from leadline.cli.terminal import Paint
 from leadline.cli.transactions.command import TransactionsByProducer, open_transactions
 from leadline.cli.transactions.open_transactions import BlockedPartition
@@ -57,7 +57,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         examples=EXAMPLES,
     )
     parser.add_argument("topics", nargs="+", type=topic_argument, metavar="TOPIC[:PARTITIONS]")
-    parser.add_argument("--json", action="store_true", help="print one JSON object per partition")
+    add_json_option(parser, "partition")
 
 
 def _explain(options: argparse.Namespace) -> int:

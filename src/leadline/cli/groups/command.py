@@ -26,7 +26,7 @@ from leadline.cli.json_values import Json
 from leadline.cli.kafka_python.admin import kafka_python_admin
 from leadline.cli.kafka_python.groups import describe_group, list_groups
 from leadline.cli.offsets import committed_by
-from leadline.cli.options import add_command
+from leadline.cli.options import add_command, add_json_option, add_yes_option
 from leadline.cli.terminal import confirmed, print_table
 from leadline.model import BrokerId
 
@@ -69,7 +69,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     listing.add_argument(
         "--state", action="append", default=[], choices=STATES, help="only groups in this state; repeatable"
     )
-    listing.add_argument("--json", action="store_true", help="print one JSON object per group")
+    add_json_option(listing, "group")
 
     describing = add_command(
         subcommands,
@@ -80,7 +80,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         examples=DESCRIBE,
     )
     describing.add_argument("groups", nargs="*", metavar="GROUP")
-    describing.add_argument("--json", action="store_true", help="print one JSON object per group")
+    add_json_option(describing, "group")
 
     reset_offsets.add_to(subcommands)
 
@@ -93,7 +93,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         examples=DELETE,
     )
     delete.add_argument("groups", nargs="+", metavar="GROUP")
-    delete.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    add_yes_option(delete)
 
 
 def _list(options: argparse.Namespace) -> int:

@@ -39,7 +39,7 @@ from leadline.cli.offsets import (
     record_times,
     resolve_partitions,
 )
-from leadline.cli.options import add_command, topic_argument
+from leadline.cli.options import add_command, add_json_option, topic_argument
 from leadline.cli.partitions import OffsetRange, PartitionOffset
 from leadline.cli.terminal import print_table
 from leadline.cli.times import duration_ms, moment_ms
@@ -116,7 +116,7 @@ def add_to(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         "--no-note", action="store_true", help="write no note into the offsets' metadata: --undo will not work"
     )
     output = action.add_mutually_exclusive_group()
-    output.add_argument("--json", action="store_true", help="print one JSON object per partition")
+    add_json_option(output, "partition")
     output.add_argument("--export", action="store_true", help="print only the new offsets, for --from-file")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from leadline.cli.errors import Failure, print_error
 from leadline.cli.formatting import size_text, time_text
-from leadline.cli.options import add_command
+from leadline.cli.options import add_command, add_json_option
 from leadline.cli.pipeline.job import ProgressLine, add_spark_options, count_text, job, start_spark
 from leadline.cli.terminal import Paint
 
@@ -49,7 +49,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     parser.add_argument("paths", nargs="+", metavar="DIRECTORY", help="log directory, or directory of a partition")
     parser.add_argument("--topic", action="append", default=[], metavar="NAME", help="only this topic; repeatable")
     parser.add_argument("--headers-only", action="store_true", help="read only headers, without checksums")
-    parser.add_argument("--json", action="store_true", help="print one JSON object per finding")
+    add_json_option(parser, "finding")
     add_spark_options(parser)
 
 

@@ -328,11 +328,11 @@ def _ready_text(broker: Broker, seconds: float) -> str:
     if len(offline) > MAX_OFFLINE_SHOWN:
         lines.append(f"  offline  {count_text(len(offline) - MAX_OFFLINE_SHOWN, 'more partition')}")
     lines.append(f"  holds    {len(dirs.logs)} partitions, {size_text(size)}")
-    lines.append(f"  try      leadline topics list {connection_options(broker.settings.listeners, broker.advertised)}")
+    lines.append(f"  try      leadline topics list {bootstrap_options(broker.settings.listeners, broker.advertised)}")
     return "\n".join(lines)
 
 
-def connection_options(listeners: Listeners, advertised: Mapping[str, Endpoint]) -> str:
+def bootstrap_options(listeners: Listeners, advertised: Mapping[str, Endpoint]) -> str:
     """Of a command: to a listener that anybody may use, if there is one."""
     protected = {listener.name for listener in listeners.advertised if listener.protocol.sasl or listener.protocol.tls}
     name = next((name for name in advertised if name not in protected), next(iter(advertised)))

@@ -12,7 +12,7 @@ from leadline.cli.configs import alter_configs
 from leadline.cli.connection import ClusterConnection, administer, no_topic
 from leadline.cli.errors import Failure, client_error_text
 from leadline.cli.formatting import count_text
-from leadline.cli.options import add_command, at_least, key_value
+from leadline.cli.options import add_command, add_json_option, add_yes_option, at_least, key_value
 from leadline.cli.terminal import confirmed
 from leadline.cli.topics.describe import FILTERS, INTERNAL, describe
 from leadline.config.settings import nearest
@@ -81,7 +81,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     )
     describing.add_argument("names", nargs="*", metavar="NAME")
     describing.add_argument("--internal", action="store_true", help="include internal topics, if no NAME is given")
-    describing.add_argument("--json", action="store_true", help="print one JSON object per topic")
+    add_json_option(describing, "topic")
     only = describing.add_argument_group("only partitions that").add_mutually_exclusive_group()
     for name, (meaning, _) in FILTERS.items():
         only.add_argument(f"--{name}", action="store_const", const=name, dest="only", help=meaning)
@@ -109,7 +109,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     )
     delete.add_argument("names", nargs="+", metavar="NAME")
     delete.add_argument("--if-exists", action="store_true", help="do nothing if the topic does not exist")
-    delete.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    add_yes_option(delete)
 
 
 def _create(options: argparse.Namespace) -> int:

@@ -23,7 +23,7 @@ from leadline.cli.kafka_python.transactions import (
 )
 from leadline.cli.leaders import partitions_with_leader
 from leadline.cli.offsets import list_offsets, resolve_partitions
-from leadline.cli.options import add_command, at_least, topic_argument
+from leadline.cli.options import add_command, add_json_option, at_least, topic_argument
 from leadline.cli.partitions import partitions_text
 from leadline.cli.terminal import Paint, print_table
 from leadline.cli.times import duration_ms
@@ -115,7 +115,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     listing.add_argument(
         "--longer-than", type=duration_ms, metavar="LENGTH", help="only transactions open for longer: 30s, 10m, 2h"
     )
-    listing.add_argument("--json", action="store_true", help="print one JSON object per id")
+    add_json_option(listing, "id")
 
     describe = add_command(
         subcommands,
@@ -126,7 +126,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         examples=DESCRIBE,
     )
     describe.add_argument("ids", nargs="+", metavar="ID")
-    describe.add_argument("--json", action="store_true", help="print one JSON object per id")
+    add_json_option(describe, "id")
 
     blocking = add_command(
         subcommands,
@@ -137,7 +137,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         examples=BLOCKING,
     )
     blocking.add_argument("topics", nargs="+", type=topic_argument, metavar="TOPIC[:0,2-5]")
-    blocking.add_argument("--json", action="store_true", help="print one JSON object per partition")
+    add_json_option(blocking, "partition")
 
     find = add_command(
         subcommands,
@@ -161,7 +161,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         metavar="LENGTH",
         help="transaction.max.timeout.ms of the brokers; younger transactions are left out (default 15m)",
     )
-    find.add_argument("--json", action="store_true", help="print one JSON object per transaction")
+    add_json_option(find, "transaction")
 
     abort = add_command(
         subcommands,

@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from leadline.cli.start import command
-from leadline.cli.start.command import connection_options, port_number, with_port
+from leadline.cli.start.command import bootstrap_options, port_number, with_port
 from leadline.cluster.metadata_cache import Endpoint
 from leadline.config.broker import broker_settings
 from leadline.config.values import InvalidSetting
@@ -71,7 +71,7 @@ def test_the_hint_of_a_start_has_client_properties_where_all_listeners_are_prote
     logins = {"sasl.enabled.mechanisms": "PLAIN", "sasl.mechanism.inter.broker.protocol": "PLAIN"}
     parsed = broker_settings({**settings, **logins}).listeners
     advertised = {listener.name: Endpoint("me", listener.port) for listener in parsed.advertised}
-    assert connection_options(parsed, advertised) == options
+    assert bootstrap_options(parsed, advertised) == options
 
 
 def refusal(*arguments: str) -> str:
