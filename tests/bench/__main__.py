@@ -24,6 +24,7 @@ from tests.bench import (
     cluster,
     controlling,
     opening,
+    partitions,
     reading,
     recovery,
     spark_files,
@@ -40,6 +41,7 @@ NEEDED_BYTES = 4_000_000_000
 BENCHMARKS: dict[str, tuple[Callable[[Run], list[Row]], str]] = {
     "recovery": (recovery.measure, "open a log after an unclean stop; goal: twice as fast as Kafka"),
     "open": (opening.measure, "open 1,000 partitions after a clean stop; goal: below 2 s"),
+    "partitions": (partitions.measure, "50,000 partitions with 4,096 descriptors; goal: 25 s to start, 8 KB each"),
     "append": (appending.measure, "append as leader and as follower"),
     "read": (reading.measure, "find what to send for an offset, and send it"),
     "cleaner": (cleaning.measure, "compact a log; goal: 1.5 times Kafka's speed"),

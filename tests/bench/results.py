@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Literal
 
-Unit = Literal["s", "/s", "MB/s", "us", "ms/MB", "MB", "cores", "x"]
+Unit = Literal["s", "/s", "MB/s", "us", "ms", "ms/MB", "MB", "KB", "cores", "x"]
 
 MORE_IS_BETTER = frozenset({"/s", "MB/s", "cores"})
 FORMATS: dict[Unit, str] = {
@@ -18,10 +18,12 @@ FORMATS: dict[Unit, str] = {
     "/s": "{:,.0f} /s",
     "MB/s": "{:,.0f} MB/s",
     "us": "{:.1f} us",
+    "ms": "{:,.0f} ms",
     "ms/MB": "{:.3f} ms/MB",
     "MB": "{:,.0f} MB",
     "cores": "{:.2f} cores",
     "x": "{:.2f} x",
+    "KB": "{:.2f} KB",
 }
 
 

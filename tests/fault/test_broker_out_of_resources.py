@@ -31,7 +31,7 @@ from tests.support.in_process import broker_in_process
 from tests.support.logs import batch, records_in
 from tests.support.waiting import until
 
-DESCRIPTORS, PARTITIONS = 160, 120
+DESCRIPTORS, PARTITIONS = 160, 200
 NONE, STORAGE_ERROR = 0, 56
 
 

@@ -25,8 +25,13 @@ class RunningBroker:
         descriptors: int | None = None,
         properties: Path | None = None,
         environment: Mapping[str, str] | None = None,
+        patience_s: float = READY_SECONDS,
     ) -> None:
-        """`properties`: a file that has all its settings. `environment`: variables beside those of this process."""
+        """`properties`: a file that has all its settings. `environment`: variables beside those of this process.
+
+        `patience_s`: bounds its start and its stop.
+        """
+        self.patience_s = patience_s
         self.descriptors, self.properties, self.environment = descriptors, properties, dict(environment or {})
         self.directory, self.settings, self.log = directory, dict(settings), directory.with_suffix(".log")
         self.port = 0
@@ -64,7 +69,7 @@ class RunningBroker:
         resource.setrlimit(resource.RLIMIT_NOFILE, (self.descriptors, self.descriptors))
 
     def _wait_until_ready(self, before: int) -> None:
-        deadline = time.monotonic() + READY_SECONDS
+        deadline = time.monotonic() + self.patience_s
         while time.monotonic() < deadline:
             text = self.output()
             if len(re.findall(r"  try ", text)) > before:
@@ -82,7 +87,7 @@ class RunningBroker:
     def stop(self) -> int:
         """A clean stop; the exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=STOP_SECONDS)
+        return self.process.wait(timeout=max(self.patience_s, STOP_SECONDS))
 
     def kill(self) -> None:
         self.process.kill()

@@ -25,6 +25,7 @@ from leadline.errors import (
 )
 from leadline.model import DURING_DELETE, NO_EPOCH, NO_ID, NONE, BrokerId, TopicId, TopicPartition
 from leadline.replication.partition import ANY_EPOCH, LeaderAndIsr, Proposal
+from leadline.runtime.turn_limit import over_turns
 from leadline.wire.classes import Message
 from leadline.wire.messages import (
     AllocateProducerIdsRequest,
@@ -122,33 +123,28 @@ async def leader_and_isr(request: LeaderAndIsrRequest, ctx: Context) -> LeaderAn
     if ctx.version < BY_TOPIC_FROM:
         topics = [(state.topic_name, NO_ID, [state]) for state in request.ungrouped_partition_states]
     await services.configs.of_topics(list({name for name, _, _ in topics}))
+    placed = [(n, state) for n, (_, _, states) in enumerate(topics) for state in states]
+    missing: dict[TopicPartition, TopicId | None] = {}
+    async for n, state in over_turns(placed):
+        name, topic_id, _ = topics[n]
+        if _must_be_created(tp := TopicPartition(name, state.partition_index), state, services):
+            missing[tp] = None if topic_id == NO_ID else topic_id
     with suppress(LogDirFailed, StorageError):  # each partition gets its error below
-        await services.dirs.create_all(
-            {
-                tp: None if topic_id == NO_ID else topic_id
-                for name, topic_id, states in topics
-                for state in states
-                if _must_be_created(tp := TopicPartition(name, state.partition_index), state, services)
-            }
-        )
+        await services.dirs.create_all(missing)
     if services.dirs.uncreated:
         services.cluster.retry_creation_later()
+    errors: list[list[_PartitionError]] = [[] for _ in topics]
+    async for n, state in over_turns(placed):
+        name, topic_id, _ = topics[n]
+        tp = TopicPartition(name, state.partition_index)
+        code = await _become_leader_or_follower(tp, topic_id, state, services)
+        errors[n].append(_PartitionError(topic_name=name, partition_index=state.partition_index, error_code=code))
     response = LeaderAndIsrResponse()
-    for name, topic_id, states in topics:
-        errors = [
-            _PartitionError(
-                topic_name=name,
-                partition_index=state.partition_index,
-                error_code=await _become_leader_or_follower(
-                    TopicPartition(name, state.partition_index), topic_id, state, services
-                ),
-            )
-            for state in states
-        ]
+    for (_, topic_id, _), of_topic in zip(topics, errors, strict=True):
         if ctx.version < IDS_FROM:
-            response.partition_errors += errors
+            response.partition_errors += of_topic
         else:
-            topic_errors = LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=errors)
+            topic_errors = LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=of_topic)
             response.topics.append(topic_errors)
     return response
 

@@ -71,7 +71,7 @@ class PartitionReader:
         return TopicPartition(topic.name, key.partition)
 
     def watchers_of(self, hosted: HostedPartition) -> set[Watcher]:
-        return hosted.follower_watchers if self._params.isolation is Isolation.LOG_END else hosted.consumer_watchers
+        return hosted.watchers(of_log_end=self._params.isolation is Isolation.LOG_END)
 
     def read(self, key: TopicIdPartition, position: FetchPosition, left: int, *, min_one: bool) -> _Partition:
         """At most `left` bytes of it. `min_one`: the first batch comes whole, however large it is."""

@@ -371,6 +371,13 @@ def replace_file(files: Files, path: str, data: bytes) -> None:
     files.sync_dir(os.path.dirname(path))
 
 
+def replace_if_dir_exists(files: Files, path: str, data: bytes) -> None:
+    try:
+        replace_file(files, path, data)
+    except FileNotFoundError:
+        log.info("%s was not written: its partition is being deleted", path)
+
+
 def sync_file(files: Files, path: str) -> None:
     """fsync by path; a file that is gone needs none."""
     try:

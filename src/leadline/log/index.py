@@ -61,23 +61,29 @@ class EntryBlock:
         return len(self.columns[0])
 
 
+_NO_ENTRIES = EntryBlock()  # shared by the indexes of idle segments
+
+
 class Index:
     """Entries of a fixed size in a file, and the search over them."""
 
+    __slots__ = (
+        "_block", "_count", "_fences", "_file", "_is_flushed", "_tail", "_unwritten", "base_offset", "max_entries"
+    )  # fmt: skip
     ENTRY: ClassVar[Struct]
 
     def __init__(self, files: Files, path: str, base_offset: Offset, max_bytes: int) -> None:
         self._file, self.base_offset = CachedFile(files, path, create=True), base_offset
         self.max_entries = max_bytes // self.ENTRY.size
         self._count = -1  # -1: not looked at yet
-        self._unwritten = bytearray()  # the last entries, which are not in the file yet
+        self._unwritten = b""  # the last entries, which are not in the file yet
         self._is_flushed = False  # the file is flushed, or a flush has begun; unknown at first
         self._forget()
 
     def _forget(self) -> None:
-        self._tail = EntryBlock()  # the last entries that were appended here
-        self._fences = EntryBlock()  # the first entry of each block, as far as searches needed them
-        self._block = EntryBlock()  # the one that was read last
+        self._tail = _NO_ENTRIES  # the last entries that were appended here
+        self._fences = _NO_ENTRIES  # the first entry of each block, as far as searches needed them
+        self._block = _NO_ENTRIES  # the one that was read last
 
     @property
     def path(self) -> str:
@@ -103,7 +109,7 @@ class Index:
             self._count = file.size // self.ENTRY.size
         if entries := self._unwritten:
             file.write(entries, self.size - len(entries))
-            self._unwritten, self._is_flushed = bytearray(), False
+            self._unwritten, self._is_flushed = b"", False
         return file
 
     @property
@@ -139,6 +145,8 @@ class Index:
 
     def _append(self, first: int, second: int) -> None:
         tail, count = self._tail, self.count
+        if tail is _NO_ENTRIES:
+            tail = self._tail = EntryBlock()
         firsts, seconds = tail.columns
         if not firsts:
             tail.start = count
@@ -162,6 +170,8 @@ class Index:
 
     def _block_with(self, target: int, column: int) -> EntryBlock:
         fences, count = self._fences, self.count
+        if fences is _NO_ENTRIES:
+            fences = self._fences = EntryBlock()
         while len(fences) * BLOCK_ENTRIES < count:
             fences.append(*self.entry(len(fences) * BLOCK_ENTRIES))
         start = max(bisect_right(fences.columns[column], target) - 1, 0) * BLOCK_ENTRIES
@@ -205,13 +215,13 @@ class Index:
     def release(self) -> None:
         """Close the file, unless it has unflushed data. Entries that were not written are forgotten."""
         if self._unwritten:
-            self._count, self._unwritten = -1, bytearray()
+            self._count, self._unwritten = -1, b""
         self._file.close()
         self._forget()
 
     def discard(self) -> None:
         """The file is about to be deleted."""
-        self._unwritten = bytearray()
+        self._unwritten = b""
         self._file.discard()
 
     def not_flushed(self) -> None:
@@ -226,6 +236,7 @@ class Index:
 
 
 class OffsetIndex(Index):
+    __slots__ = ()
     ENTRY = Struct(">ii")
 
     @classmethod
@@ -265,6 +276,7 @@ class OffsetIndex(Index):
 
 
 class TimeIndex(Index):
+    __slots__ = ()
     ENTRY = Struct(">qi")
 
     def is_full(self) -> bool:

@@ -11,6 +11,7 @@ back as a value.
 
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,8 +23,9 @@ from leadline.errors import LogDirFailed, ResourceExhausted, StorageError
 from leadline.log import names
 from leadline.log.checkpoints import EpochEntry, encode_epochs
 from leadline.log.disk_thread import RETRY_MS
+from leadline.log.epoch_files import EpochFile
 from leadline.log.epochs import LeaderEpochs
-from leadline.log.files import OpenFile, remove_files, replace_file, sync_file
+from leadline.log.files import OpenFile, remove_files, replace_if_dir_exists, sync_file
 from leadline.log.log_context import LogContext
 from leadline.log.producer_snapshots import ProducerSnapshots
 from leadline.log.producer_state import ProducerState
@@ -50,6 +52,7 @@ class LoadedLog:
     log_end: Offset
     recovery_point: Offset
     topic_id: TopicId | None = None  # None: partition.metadata does not exist yet
+    epochs_unwritten: bool = False  # their file has entries of epochs without records: the next flush writes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,7 @@ class FlushPlan:
 class LocalLog:
     def __init__(self, loaded: LoadedLog, context: LogContext) -> None:
         self.tp, self.directory, self.config = loaded.tp, loaded.directory, loaded.config
+        self.parent = _parent(loaded.directory)  # the log directory that holds the partition's directory
         self.context, self._files = context, context.files
         self.segments, self.epochs, self.snapshots = loaded.segments, loaded.epochs, loaded.snapshots
         self.log_end = self.durable_end = loaded.log_end
@@ -89,12 +93,7 @@ class LocalLog:
         self._flush_due_to: Offset = 0  # flush.messages requires a flush up to here
         self._flush_requested = False  # that flush has not ended yet
         self._truncations = 0  # a flush that a truncation overtakes does not count
-        self._epochs_unwritten = False  # the epochs changed since their file was written
-
-    @property
-    def parent(self) -> str:
-        """The log directory that holds the partition's directory."""
-        return os.path.dirname(self.directory)
+        self._epochs_unwritten = loaded.epochs_unwritten  # the epochs changed since their file was written
 
     @property
     def size(self) -> int:
@@ -154,6 +153,7 @@ class LocalLog:
     def moved(self, directory: str) -> None:
         """The partition's directory was renamed."""
         self.directory = self.snapshots.directory = directory
+        self.parent = _parent(directory)
         for segment in self.segments:
             segment.moved(directory)
 
@@ -277,26 +277,27 @@ class LocalLog:
     # The file of the epochs
 
     def write_epochs(self) -> None:
-        """Called whenever they change. `Background` keeps the order, so the file is written before any later flush."""
+        """Called whenever they change. A later flush writes the file itself if it is not written by then."""
         self._epochs_unwritten = True
-        job = partial(replace_if_dir_exists, self._files, *self._encoded_epochs())
-        written = partial(self._epochs_written, list(self.epochs.entries))
-        doing = f"writing {names.EPOCHS_FILE} of {self.tp}"
-        self.context.background.run(doing, job, written, short=self.write_epochs)
+        self.context.epoch_files.write(self)
+
+    def epoch_file(self) -> EpochFile | None:
+        """What the file is to hold; None if it does."""
+        if not self._epochs_unwritten or self.offline:
+            return None
+        return EpochFile(*self._encoded_epochs(), partial(self._epochs_written, list(self.epochs.entries)))
 
     def _encoded_epochs(self) -> tuple[str, bytes]:
         return os.path.join(self.directory, names.EPOCHS_FILE), encode_epochs(self.epochs.entries)
 
-    def _epochs_written(self, entries: list[EpochEntry], _: None) -> None:
+    def _epochs_written(self, entries: list[EpochEntry]) -> None:
         if self.epochs.entries == entries:
             self._epochs_unwritten = False
 
 
-def replace_if_dir_exists(files: Files, path: str, data: bytes) -> None:
-    try:
-        replace_file(files, path, data)
-    except FileNotFoundError:
-        log.info("%s was not written: its partition is being deleted", path)
+def _parent(directory: str) -> str:
+    """All logs of a log directory share the text."""
+    return sys.intern(os.path.dirname(directory))
 
 
 def _do_nothing() -> None:

@@ -17,7 +17,8 @@ from leadline.errors import InconsistentTopicId, OffsetOutOfRange, RecordListToo
 from leadline.log import names, validation
 from leadline.log.checkpoints import encode_partition_metadata
 from leadline.log.epochs import EpochEnd
-from leadline.log.local_log import LoadedLog, LocalLog, replace_if_dir_exists
+from leadline.log.files import replace_if_dir_exists
+from leadline.log.local_log import LoadedLog, LocalLog
 from leadline.log.log_context import LogContext
 from leadline.log.producer_entry import ProducerEntry
 from leadline.log.producer_snapshots import rebuild_producer_state
@@ -468,6 +469,9 @@ class Log(LocalLog):
             segment.close()
         self.snapshots.take(self.producer_state, sync=True)
         self.plan_flush(self.log_end, self.log_end + 1, None, self.flushed_to).run(self._files)
+        self._epochs_unwritten = False
+        for segment in self.segments:
+            segment.release()
         self.flushed_to = self.recovery_point = self.durable_end = self.log_end
 
 

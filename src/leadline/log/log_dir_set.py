@@ -91,12 +91,21 @@ class LogDirSet:
 
     def emptiest_dir(self) -> LogDir:
         self._check_any_online()
-        return min(self.dirs.values(), key=lambda log_dir: len(self.logs_in(log_dir)))
+        counts = self._counts()
+        return self.dirs[min(counts, key=counts.__getitem__)]
+
+    def _counts(self) -> dict[str, int]:
+        """The number of logs in each directory. A single one has no other to be compared with."""
+        counts = dict.fromkeys(self.dirs, 0)
+        for log in self.all_logs() if len(counts) > 1 else ():
+            if log.parent in counts:
+                counts[log.parent] += 1
+        return counts
 
     def spread(self, new: Iterable[TopicPartition]) -> list[tuple[LogDir, list[TopicPartition]]]:
         """Each new log goes to the directory with the fewest logs."""
         self._check_any_online()
-        counts = {path: len(self.logs_in(log_dir)) for path, log_dir in self.dirs.items()}
+        counts = self._counts()
         assigned: dict[str, list[TopicPartition]] = {path: [] for path in counts}
         for tp in new:
             path = min(counts, key=counts.__getitem__)

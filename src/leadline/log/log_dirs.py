@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 
 from leadline.config.storage import StorageConfig
 from leadline.config.topic import LogConfig
@@ -40,8 +41,12 @@ from leadline.log.names import DirMark
 from leadline.log.recovery import Opening, open_log
 from leadline.model import Offset, TopicId, TopicPartition
 from leadline.runtime.ports import Chance, Files, Time, shortage
+from leadline.runtime.turn_limit import over_turns
 
 log = logging.getLogger(__name__)
+
+LEAST_PORTIONS = 256  # into which the logs of a directory are divided for its threads, if there are as many
+MOST_AT_ONCE = 64  # logs in one portion
 
 OfflineListener = Callable[[LogDirFailed, list[TopicPartition]], None]
 
@@ -63,6 +68,7 @@ class LogDirs(LogDirSet):
         self.uncreated: dict[TopicPartition, str] = {}  # for want of a resource, with the reason
         self.recovery = RecoveryProgress()
         self.on_offline: list[OfflineListener] = []
+        self._contexts: dict[LogDir, LogContext] = {}
         self._creating = asyncio.Lock()
         self._starting = True
         self._unreported: list[str] = []  # failures during the start: if all directories fail, one line says why
@@ -128,8 +134,10 @@ class LogDirs(LogDirSet):
             self.recovery.logs += len(plan.logs)
             self.recovery.bytes_total += plan.bytes_to_read
             context = self._context(log_dir)
+            size = min(max(len(plan.logs) // LEAST_PORTIONS, 1), MOST_AT_ONCE)
+            portions = [plan.logs[start : start + size] for start in range(0, len(plan.logs), size)]
             opened = await asyncio.gather(
-                *(loop.run_in_executor(threads, loading.open, planned, context) for planned in plan.logs)
+                *(loop.run_in_executor(threads, loading.open_all, portion, context) for portion in portions)
             )
         except OSError as error:
             if (lacking := shortage(error)) is not None:  # not the fault of the disk: the directory stays online
@@ -138,10 +146,11 @@ class LogDirs(LogDirSet):
             return
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
-        for planned, outcome in zip(plan.logs, opened, strict=True):
+        async for planned, outcome in over_turns(zip(plan.logs, chain.from_iterable(opened), strict=True)):
             self._add(log_dir, planned, outcome)
         log_dir.loaded = True
-        self._set_high_watermarks(log_dir, plan.high_watermarks)
+        async for tp, offset in over_turns(plan.high_watermarks.items()):
+            self._set_high_watermark(log_dir, tp, offset)
         if plan.logs and not log_dir.was_clean:
             await self._recovered(log_dir, plan)
 
@@ -155,8 +164,15 @@ class LogDirs(LogDirSet):
             await self.checkpoints.write_recovery_points(log_dir)
 
     def _context(self, log_dir: LogDir) -> LogContext:
-        flushed = partial(self.checkpoints.segment_flushed, log_dir)
-        return LogContext(self.clock, self.chance, self.files, log_dir.disk, self.take_offline, flushed, self.unindexed)
+        """One for all logs of a directory."""
+        context = self._contexts.get(log_dir)
+        if context is None:
+            flushed = partial(self.checkpoints.segment_flushed, log_dir)
+            context = LogContext(
+                self.clock, self.chance, self.files, log_dir.disk, self.take_offline, flushed, self.unindexed
+            )
+            context = self._contexts.setdefault(log_dir, context)
+        return context
 
     def _add(self, log_dir: LogDir, planned: PlannedLog, outcome: Log | CorruptFile | None) -> None:
         tp, directory = planned.opening.tp, planned.opening.directory
@@ -176,10 +192,9 @@ class LogDirs(LogDirSet):
                 )  # fmt: skip
                 log_dir.has_leftovers = True
 
-    def _set_high_watermarks(self, log_dir: LogDir, offsets: Mapping[TopicPartition, Offset]) -> None:
-        for tp, offset in offsets.items():
-            if tp in self.logs and self.logs[tp].parent == log_dir.path:
-                self.logs[tp].set_high_watermark(offset)
+    def _set_high_watermark(self, log_dir: LogDir, tp: TopicPartition, offset: Offset) -> None:
+        if tp in self.logs and self.logs[tp].parent == log_dir.path:
+            self.logs[tp].set_high_watermark(offset)
 
     def take_log_offline(self, unusable: Log, reason: str) -> None:
         """The partition.metadata of a loaded log is wrong: nothing is appended to the log."""
@@ -315,9 +330,10 @@ class LogDirs(LogDirSet):
 
     def update_config(self, topic: str) -> None:
         """The settings of a topic changed."""
-        for changed in self.all_logs():
-            if changed.tp.topic == topic:
-                changed.update_config(self.topic_config(topic))
+        config = self.topic_config(topic)
+        for logs in (self.logs, self.future):
+            for changed in [changed for tp, changed in logs.items() if tp.topic == topic]:
+                changed.update_config(config)
 
     # The end
 

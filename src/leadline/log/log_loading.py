@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -133,6 +133,9 @@ class LogLoading:
                     sizes[parsed[0]] = file_size(self._files, os.path.join(opening.directory, name))
         first = max((base for base in sizes if base <= opening.recovery_point), default=0)
         return sum(size for base, size in sizes.items() if base >= first)
+
+    def open_all(self, portion: Sequence[PlannedLog], context: LogContext) -> list[Log | CorruptFile | None]:
+        return [self.open(planned, context) for planned in portion]
 
     def open(self, planned: PlannedLog, context: LogContext) -> Log | CorruptFile | None:
         """None for a log that is being deleted or is stray: it is not read."""

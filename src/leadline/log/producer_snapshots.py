@@ -16,7 +16,7 @@ import contextlib
 import logging
 import os
 from bisect import insort
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from struct import Struct
 
 from leadline import hash_order
@@ -86,9 +86,11 @@ def decode_snapshot(path: str, data: bytes) -> list[tuple[ProducerId, ProducerEn
 
 
 class ProducerSnapshots:
-    def __init__(self, files: Files, directory: str) -> None:
+    def __init__(self, files: Files, directory: str, listing: Iterable[str] | None = None) -> None:
+        """`listing`: the names in the directory, if the caller has them."""
         self._files, self.directory = files, directory
-        parsed = (names.parse_file_name(name) for name in files.listdir(directory))
+        listed = files.listdir(directory) if listing is None else listing
+        parsed = (names.parse_file_name(name) for name in listed if name.endswith(names.SNAPSHOT))
         self.offsets = sorted(offset for offset, kind, suffix in filter(None, parsed) if (kind, suffix) == _NO_SUFFIX)
         self.taken_at: Offset = 0  # the end offset of what was last written or loaded
 

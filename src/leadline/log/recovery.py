@@ -20,7 +20,7 @@ segment. The log reports it and keeps all others, as Kafka does.
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from leadline.config.topic import LogConfig
@@ -78,18 +78,19 @@ class _Loader:
         self.files, self.directory, self.config = context.files, opening.directory, opening.config
         self.now_ms = context.clock.now_ms()
         self.segments = Segments()
-        self.snapshots = ProducerSnapshots(self.files, self.directory)
+        self.has_recovered = False  # a segment; so there may be other files than there were
         self.epochs = LeaderEpochs()
         self.log_start = opening.log_start
         self.removal = RemovedData(self.files, self.directory, self.now_ms)
 
     def load(self) -> Log:
         opening, files = self.opening, self.files
+        listing = files.listdir(self.directory)
         topic_id = read_partition_metadata(files, self._path(names.PARTITION_METADATA_FILE))  # before anything changes
-        resolve_leftovers(files, self.directory)
-        self.snapshots = ProducerSnapshots(files, self.directory)
+        listing = resolve_leftovers(files, self.directory, listing)
+        self.snapshots = ProducerSnapshots(files, self.directory, listing)
         stored = self._read_epochs()
-        self._open_segments(recovering_from=1 << 63 if opening.clean else opening.recovery_point)
+        self._open_segments(listing, recovering_from=1 << 63 if opening.clean else opening.recovery_point)
         if not opening.clean:
             self._recover_unflushed()
         log_end = self._log_end()
@@ -98,9 +99,13 @@ class _Loader:
         log_start = max(self.log_start, self.segments.first.base_offset)
         self.epochs.truncate_from_start(log_start)
         self.epochs.truncate_from_end(log_end)
-        if self.epochs.entries != stored:
-            replace_file(files, self._path(names.EPOCHS_FILE), encode_epochs(self.epochs.entries))
-        self.snapshots = ProducerSnapshots(files, self.directory)
+        entries = self.epochs.entries
+        # An election without a record since leaves an epoch at the log's end, in every idle partition.
+        epochs_unwritten = opening.clean and stored is not None and entries == stored[: len(entries)] != stored
+        if entries != stored and not epochs_unwritten:
+            replace_file(files, self._path(names.EPOCHS_FILE), encode_epochs(entries))
+        if self.has_recovered:
+            self.snapshots = ProducerSnapshots(files, self.directory)
         self.snapshots.remove_strays(self.segments.bases)
         producers = self._new_producer_state()
         if opening.clean and log_start == log_end and self.snapshots.latest is None:
@@ -123,6 +128,7 @@ class _Loader:
             log_end=log_end,
             recovery_point=recovery_point,
             topic_id=topic_id,
+            epochs_unwritten=epochs_unwritten,
         )
         return Log(loaded, self.context)
 
@@ -151,10 +157,8 @@ class _Loader:
         self.epochs = LeaderEpochs(stored)
         return stored
 
-    def _open_segments(self, recovering_from: Offset) -> None:
-        segment_files = {
-            parsed for name in self.files.listdir(self.directory) if (parsed := names.parse_file_name(name))
-        }
+    def _open_segments(self, listing: Iterable[str], recovering_from: Offset) -> None:
+        segment_files = {parsed for name in listing if (parsed := names.parse_file_name(name))}
         bases = sorted(base for base, kind, suffix in segment_files if (kind, suffix) == (names.LOG, ""))
         for base, kind, suffix in segment_files:
             if base not in bases and kind in names.SEGMENT_SUFFIXES and not suffix:
@@ -162,6 +166,8 @@ class _Loader:
                 remove_files(self.files, [self._path(names.file_name(base, kind))])
         for base, end in zip(bases, [*bases, 1 << 63][1:], strict=True):
             segment = Segment(self.files, SegmentPath(self.directory, base), self.config, now_ms=self.now_ms)
+            if (base, names.TXN_INDEX, "") not in segment_files:
+                segment.txn_index.none_exists()
             if end <= recovering_from:  # later ones are read whole anyway
                 indexed = segment.size == 0 or {(base, names.INDEX, ""), (base, names.TIME_INDEX, "")} <= segment_files
                 if damage := _index_damage(segment) if indexed else "an index is missing":
@@ -171,7 +177,8 @@ class _Loader:
                         file.sync()
                 if base != bases[-1]:
                     self._report_gap(segment, end)
-            segment.release()
+            if base != bases[-1]:  # the end of the last one is read next
+                segment.release()
             self.segments.add(segment)
 
     def _rebuild_epochs(self, thoroughly: bool) -> None:
@@ -236,6 +243,7 @@ class _Loader:
 
     def _recover(self, segment: Segment, *, flushed: bool = False) -> int:
         """Recover one segment, from the producer state at its start. Returns the number of bytes removed."""
+        self.has_recovered = True
         producers = self._new_producer_state()
         snapshots = ProducerSnapshots(self.files, self.directory)
         rebuild_producer_state(producers, snapshots, self.segments, self.log_start, segment.base_offset, self.now_ms)
@@ -304,9 +312,13 @@ def _index_damage(segment: Segment) -> str | None:
     return f"{segment.txn_index.path} is damaged"
 
 
-def resolve_leftovers(files: Files, directory: str) -> None:
-    """Finish or undo what a crash interrupted: deletion, compaction, the swap of compacted segments."""
-    parsed = {name: names.parse_file_name(name) for name in files.listdir(directory)}
+def resolve_leftovers(files: Files, directory: str, listing: list[str] | None = None) -> list[str]:
+    """Finish or undo what a crash interrupted: deletion, compaction, the swap of compacted segments.
+
+    `listing`: the names in the directory, if the caller has them. Returns those afterwards, and perhaps temporary files
+    that are gone.
+    """
+    parsed = {name: names.parse_file_name(name) for name in listing or files.listdir(directory)}
     by_suffix: dict[str, list[tuple[Offset, str]]] = {names.DELETED: [], names.CLEANED: [], names.SWAP: []}
     for name, parts in parsed.items():
         if parts is not None and parts[2]:
@@ -329,8 +341,10 @@ def resolve_leftovers(files: Files, directory: str) -> None:
         path = os.path.join(directory, name)
         log.info("%s takes its place: compaction had finished it", path)
         files.rename(path, path.removesuffix(names.SWAP))
-    if leftovers or swaps:
-        files.sync_dir(directory)
+    if not leftovers and not swaps:
+        return list(parsed)
+    files.sync_dir(directory)
+    return files.listdir(directory)
 
 
 def _swap_range(files: Files, directory: str, base: Offset) -> tuple[Offset, Offset]:

@@ -77,6 +77,10 @@ class TxnIndex:
             self._entries = entries
         return self._entries
 
+    def none_exists(self) -> None:
+        """The file does not exist, as the caller has seen: no transaction was aborted."""
+        self._entries = []
+
     def check(self, most: int) -> None:
         """Refuse an index that cannot belong to this segment, which holds at most `most` batches."""
         if self._files.exists(self.path) and self._file.open().size > most * _ENTRY.size:

@@ -23,15 +23,22 @@ class _Wait(NamedTuple):
     on_acknowledged: OnAcknowledged
 
 
+_NO_WAITS: deque[_Wait] = deque()
+
+
 class Acknowledgements:
+    __slots__ = ("_waits",)
+
     def __init__(self) -> None:
-        self._waits: deque[_Wait] = deque()
+        self._waits = _NO_WAITS  # shared by all that have none: nearly every partition is idle
 
     def __bool__(self) -> bool:
         return bool(self._waits)
 
     def add(self, offset: Offset, deadline_s: float, on_acknowledged: OnAcknowledged) -> None:
         """Wait until everything below an offset is safe. FOREVER_S: however long it takes."""
+        if self._waits is _NO_WAITS:
+            self._waits = deque()
         if self._waits and self._waits[-1].offset > offset:  # a late wait for an earlier append
             at = next(n for n, wait in enumerate(self._waits) if wait.offset > offset)
             self._waits.insert(at, _Wait(offset, deadline_s, on_acknowledged))

@@ -8,7 +8,7 @@ A shell: it does to the log what it is asked to do, reports that to the pure sta
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from leadline.errors import (
@@ -47,6 +47,9 @@ log = logging.getLogger(__name__)
 SMALL_BYTES = 4096  # batches up to this size do not fill a disk's queue
 
 
+_NOBODY: frozenset[Watcher] = frozenset()
+
+
 class HostedPartition:
     """`on_flushed`: the fetcher of a followed log waits for its flushes."""
 
@@ -55,8 +58,8 @@ class HostedPartition:
         self.leader_id: BrokerId = NO_LEADER
         self.leader_state: LeaderState | None = None
         self.follower_state: FollowerState | None = None
-        self.consumer_watchers: set[Watcher] = set()  # of the high watermark
-        self.follower_watchers: set[Watcher] = set()  # of the log's end
+        self.consumer_watchers: set[Watcher] | frozenset[Watcher] = _NOBODY  # of the high watermark
+        self.follower_watchers: set[Watcher] | frozenset[Watcher] = _NOBODY  # of the log's end
         self.acknowledgements = Acknowledgements()  # of produces that wait for the high watermark
         self.flushes = Acknowledgements()  # of produces that wait for the durable end
         self.is_switching = False  # its log is about to be replaced: an append now would be in neither
@@ -66,9 +69,19 @@ class HostedPartition:
         self._context, self._alterations = context, alterations
         self._clock, self.completions, self._pressure = context.clock, context.completions, context.pressure
         self._expiry: asyncio.TimerHandle | None = None  # of the first acknowledgement that times out
-        self._deletions: set[asyncio.Event] = set()  # of tasks that wait for the low watermark
+        self._deletions: frozenset[asyncio.Event] = frozenset()  # of tasks that wait for the low watermark
         self.log = log
         log.on_durable = self.flushed
+
+    def watchers(self, *, of_log_end: bool) -> set[Watcher]:
+        """For one more to be added. A partition that nobody reads has no sets of its own."""
+        if of_log_end:
+            if isinstance(self.follower_watchers, frozenset):
+                self.follower_watchers = set()
+            return self.follower_watchers
+        if isinstance(self.consumer_watchers, frozenset):
+            self.consumer_watchers = set()
+        return self.consumer_watchers
 
     @property
     def leader(self) -> LeaderState:
@@ -256,7 +269,7 @@ class HostedPartition:
         if self._deletions:
             self._wake_deletions()
 
-    def _wake(self, watchers: set[Watcher]) -> None:
+    def _wake(self, watchers: Iterable[Watcher]) -> None:
         evaluations = []
         for watcher in watchers:
             fetch = watcher.fetch
@@ -390,7 +403,7 @@ class HostedPartition:
         """Wait until no living replica holds records below an offset. NotLeaderOrFollower once another leads."""
         leader, changed = self.leader, asyncio.Event()
         _mark(self.follower_watchers)
-        self._deletions.add(changed)
+        self._deletions |= {changed}
         try:
             while leader.low_watermark(self.log.log_start) < offset:
                 if self._context.is_stopping or self.leader_state is not leader:
@@ -400,10 +413,10 @@ class HostedPartition:
                 await changed.wait()
                 changed.clear()
         finally:
-            self._deletions.discard(changed)
+            self._deletions -= {changed}
 
 
-def _mark(watchers: set[Watcher]) -> None:
+def _mark(watchers: Iterable[Watcher]) -> None:
     """Something changed that is worth no answer by itself, and goes with the next one."""
     for watcher in watchers:
         watcher.fetch.fresh[watcher.key] = None

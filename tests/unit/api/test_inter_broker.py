@@ -150,7 +150,7 @@ def test_a_waiting_fetch_is_served_across_epochs_of_the_same_leader(tmp_path: Pa
         await services.cluster.create_topic("t", ((me,),), {})
         services.replicas.append(T0, batch(3))
         hosted, waiting = services.replicas.hosted[T0], WaitingFetch()
-        hosted.consumer_watchers.add(Watcher(waiting, T0))
+        hosted.watchers(of_log_end=False).add(Watcher(waiting, T0))
         answer = await services.controller.do_in_steps(lambda decisions: decisions.reassignments.alter({T0: (me,)}))
         assert answer == {T0: None}
         await services.controller.settled()

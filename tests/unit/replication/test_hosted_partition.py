@@ -63,7 +63,7 @@ def test_a_fetch_that_waits_is_evaluated_once_for_all_appends_of_one_read(tmp_pa
     async def test(at: Partition) -> None:
         at.lead(ME, FOLLOWER)
         waiter = WaitingRequest()
-        at.hosted.follower_watchers.add(Watcher(waiter, "key"))
+        at.hosted.watchers(of_log_end=True).add(Watcher(waiter, "key"))
 
         def serve() -> None:
             at.hosted.append_as_leader(batch(1))
@@ -80,7 +80,7 @@ def test_a_consumer_is_woken_by_the_high_watermark_and_not_by_the_end_of_the_log
     async def test(at: Partition) -> None:
         at.lead(ME, FOLLOWER)
         waiter = WaitingRequest()
-        at.hosted.consumer_watchers.add(Watcher(waiter, "key"))
+        at.hosted.watchers(of_log_end=False).add(Watcher(waiter, "key"))
         at.serve(lambda: at.hosted.append_as_leader(batch(1)))
         assert waiter.evaluations == 0
         at.serve(lambda: at.fetched(1))
