@@ -22,6 +22,7 @@ from leadline.errors import (
 )
 from leadline.model import NONE
 from leadline.replication.watchers import Watcher
+from leadline.runtime.ordered_set import OrderedSet
 from leadline.security.throttling import FetchLimits
 from leadline.wire.codec import encode, length
 from leadline.wire.frames import SIZE
@@ -189,7 +190,7 @@ class Fetch:
         """Evaluate the fetch whenever a partition changes, until there is enough or the time is over."""
         loop = asyncio.get_running_loop()
         self._waited_for = answer = loop.create_future()
-        session, watched = self._context.session, list[tuple[set[Watcher], Watcher]]()
+        session, watched = self._context.session, list[tuple[OrderedSet[Watcher], Watcher]]()
         if session is None:
             self.waiting = self._evaluate
             watched = self._watch()
@@ -215,7 +216,7 @@ class Fetch:
             if response is not None:
                 self._waited_for.set_result(response)
 
-    def _watch(self) -> list[tuple[set[Watcher], Watcher]]:
+    def _watch(self) -> list[tuple[OrderedSet[Watcher], Watcher]]:
         watched = []
         for key in self._context.positions:
             with suppress(UnknownTopicId):  # deleted a moment ago, or unknown

@@ -21,6 +21,7 @@ from leadline.model import Offset
 from leadline.replication.hosted_partition import HostedPartition
 from leadline.replication.partition import LastContact
 from leadline.replication.watchers import SessionWatcher, Watcher
+from leadline.runtime.ordered_set import OrderedSet
 from leadline.wire.fetch_position import FIRST_EPOCH, MAX_EPOCH, FetchPosition
 
 MIN_EVICTION_MS = 120_000  # a session that was used since then is not evicted for a new one
@@ -50,7 +51,7 @@ class PartitionWatcher(SessionWatcher):
     __slots__ = ("hosted", "partition", "session", "topic_id")
 
     def __init__(
-        self, session: "Session", key: TopicIdPartition, hosted: HostedPartition, watchers: set[Watcher]
+        self, session: "Session", key: TopicIdPartition, hosted: HostedPartition, watchers: OrderedSet[Watcher]
     ) -> None:
         super().__init__(session, key, watchers)
         self.session, self.partition, self.topic_id, self.hosted = session, key, key.topic_id, hosted
@@ -125,7 +126,7 @@ class Session:
             watcher.end()
         self.watchers.clear()
 
-    def watch(self, key: TopicIdPartition, hosted: HostedPartition, watchers: set[Watcher]) -> None:
+    def watch(self, key: TopicIdPartition, hosted: HostedPartition, watchers: OrderedSet[Watcher]) -> None:
         """A fetch reads the partition, which is watched from now on."""
         watcher = self.watchers.get(key)
         if watcher is not None and watcher.hosted is hosted:

@@ -25,6 +25,7 @@ from leadline.log.log import Isolation, Log, ReadResult
 from leadline.model import NO_EPOCH, TopicPartition
 from leadline.replication.hosted_partition import HostedPartition
 from leadline.replication.watchers import Watcher
+from leadline.runtime.ordered_set import OrderedSet
 from leadline.security.authorizer import Authorizer
 from leadline.wire.fetch_position import FetchPosition
 from leadline.wire.messages import FetchResponse
@@ -70,7 +71,7 @@ class PartitionReader:
             raise UnknownTopicId(f"there is no topic with id {topic_id}")
         return TopicPartition(topic.name, key.partition)
 
-    def watchers_of(self, hosted: HostedPartition) -> set[Watcher]:
+    def watchers_of(self, hosted: HostedPartition) -> OrderedSet[Watcher]:
         return hosted.watchers(of_log_end=self._params.isolation is Isolation.LOG_END)
 
     def read(self, key: TopicIdPartition, position: FetchPosition, left: int, *, min_one: bool) -> _Partition:

@@ -17,6 +17,7 @@ from leadline.broker.frame_memory import FrameMemory
 from leadline.broker.readahead import Readahead
 from leadline.runtime.deferred_completions import DeferredCompletions
 from leadline.runtime.network import Network, Socket, TcpNetwork
+from leadline.runtime.ordered_set import OrderedSet
 from leadline.runtime.ports import OsFiles, SystemTime
 from leadline.runtime.step_scheduler import StepScheduler
 from leadline.security.connection_rates import ConnectionRates
@@ -43,7 +44,7 @@ class Net:
         self.rates = rates or ConnectionRates((), "")
         self._limit_rates()
         self.logins = logins or Logins(SystemTime(), OsFiles.read_into, {})
-        self.connections: set[Connection] = set()
+        self.connections: OrderedSet[Connection] = OrderedSet()
         self.memory = FrameMemory(asyncio.get_running_loop().call_soon)
         self.memory.configure(limits.socket_request_max_bytes, limits.queued_max_request_bytes)
         self.scheduler = StepScheduler(asyncio.get_running_loop())

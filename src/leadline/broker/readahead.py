@@ -5,16 +5,16 @@ Where no thread can be started the loop does it: everybody waits for the disk th
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from leadline.broker import pending_slice
 from leadline.broker.pending_slice import PendingSlice
 from leadline.runtime.ports import shortage
+from leadline.runtime.threads import new_threads
 
 
 class Readahead:
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="read-ahead")
+        self._threads = new_threads(4, "read-ahead")
 
     def load(self, part: PendingSlice) -> "asyncio.Future[None]":
         """Bring the next bytes of a slice into memory."""

@@ -46,6 +46,7 @@ COMMANDS = {
     "tokens": Command("leadline.cli.tokens", "create, renew, expire and list delegation tokens"),
     "security": Command("leadline.cli.security.command", "write certificates, a user and settings for development"),
     "dump-log": Command("leadline.cli.dump_log.command", "print the contents of log files"),
+    "sim": Command("leadline.cli.sim", "play clusters with faults in one process, and check that nothing is lost"),
     "perf": Command("leadline.cli.perf", "measure throughput and latency"),
     "pipeline": Command(
         "leadline.cli.pipeline.command",

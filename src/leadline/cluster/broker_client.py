@@ -27,6 +27,7 @@ from leadline.cluster.failure_detector import ProbeOutcome
 from leadline.errors import ClusterAuthorizationFailed
 from leadline.model import NONE, Buffer
 from leadline.runtime.network import Network, TcpNetwork
+from leadline.runtime.ordered_set import OrderedSet
 from leadline.runtime.ports import shortage
 from leadline.security.sasl_client_authenticator import LoginRefused
 from leadline.security.tls import failure_reason
@@ -125,7 +126,7 @@ class TcpBrokerClient:
         self._timed_out = 0  # attempts in a row
         self._connection: _BrokerConnection | None = None
         self._connecting = asyncio.Lock()
-        self._reaching: set[asyncio.Timeout] = set()  # of callers that wait for a connection
+        self._reaching: OrderedSet[asyncio.Timeout] = OrderedSet()  # of callers that wait for a connection
         self._refused: set[str] = set()  # names of requests that the peer does not allow
         self._ids = map((0x7FFF_FFFF).__and__, count(1))
         self._closed = False

@@ -10,6 +10,7 @@ from leadline.controller.effects import BrokerRequest
 from leadline.controller.silence_monitor import SilenceMonitor
 from leadline.controller.state import ControllerState
 from leadline.model import BrokerId
+from leadline.runtime.ordered_set import OrderedSet
 
 
 class BrokerChannels:
@@ -17,7 +18,7 @@ class BrokerChannels:
         self._settings, self._connect, self._events = settings, connect, events
         self._channels: dict[BrokerId, BrokerChannel] = {}
         self._listening: set[int] = set()  # epochs of brokers that were registered before the controller was elected
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing: OrderedSet[asyncio.Task[None]] = OrderedSet()
 
     def elected(self, state: ControllerState) -> None:
         """The registered brokers have listened before: if they refuse connections, they are gone."""

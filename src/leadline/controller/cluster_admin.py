@@ -33,6 +33,7 @@ from leadline.errors import (
     UnknownTopicOrPartition,
 )
 from leadline.model import BrokerId, Offset, TopicId, TopicPartition, new_id
+from leadline.runtime.ordered_set import OrderedSet
 from leadline.runtime.periodic import spawn
 from leadline.runtime.ports import Chance
 from leadline.wire.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -75,10 +76,10 @@ class ClusterAdmin:
     ) -> None:
         self.tree, self.metadata, self.configs, self.controller = controller.tree, metadata, configs, controller
         self.peers, self._settings, self._chance = peers, settings, chance
-        self.under_way: set[asyncio.Task[object]] = set()  # changes that are not carried out yet
+        self.under_way: OrderedSet[asyncio.Task[object]] = OrderedSet()  # changes that are not carried out yet
         self._changing, self._claiming = asyncio.Lock(), asyncio.Lock()
         self._producer_ids = range(0)
-        self._waiting: set[asyncio.Event] = set()
+        self._waiting: OrderedSet[asyncio.Event] = OrderedSet()
         self._stopping = False
         self._creation_retry: asyncio.TimerHandle | None = None
 

@@ -41,6 +41,7 @@ from leadline.records.build import BatchFields, build_at
 from leadline.records.record import Record
 from leadline.replication.hosted_partition import HostedPartition
 from leadline.replication.replicas import Replicas
+from leadline.runtime.ordered_set import OrderedSet
 from leadline.runtime.periodic import spawn
 from leadline.runtime.ports import Time, shortage
 
@@ -96,7 +97,7 @@ class CoordinatorRuntime(Generic[S]):
         self._partitions = _TopicPartitions(topic.name)
         self._partition_count: int | None = None  # of the topic when it was first seen
         self._loading: dict[int, asyncio.Task[None]] = {}  # also shards that cannot be loaded
-        self._commit_waits: set[asyncio.Task[Any]] = set()
+        self._commit_waits: OrderedSet[asyncio.Task[Any]] = OrderedSet()
         replicas.on_lead.append(self._became_leader)
         replicas.on_drop.append(self._resigned)
 

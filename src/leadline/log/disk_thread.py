@@ -12,12 +12,14 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
 from leadline.errors import LogDirFailed, ResourceExhausted
+from leadline.runtime.ordered_set import OrderedSet
 from leadline.runtime.ports import Job, shortage
+from leadline.runtime.threads import new_threads
 
 log = logging.getLogger(__name__)
 
@@ -33,11 +35,11 @@ class DiskThread:
         self.directory, self._failed = directory, failed
         self.loop = asyncio.get_running_loop()
         self._stopped = False
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"disk-{directory}")
+        self._thread = new_threads(1, f"disk-{directory}")
         self._jobs: deque[Future[Any]] = deque()  # of the thread, in their order; the first ones may have ended
-        self._group_threads = ThreadPoolExecutor(GROUP_THREADS, f"disk-group-{directory}")
+        self._group_threads = new_threads(GROUP_THREADS, f"disk-group-{directory}")
         self._plans: deque[tuple[str, Callable[[], Job | None]]] = deque()  # of group commits that have not begun
-        self._commits: set[Future[Any]] = set()  # group commits that run
+        self._commits: OrderedSet[Future[Any]] = OrderedSet()  # group commits that run
         self._begins_soon = False  # the loop calls `_begin_commits` in its next iteration
         self._whole_group_runs = False  # as a job of the thread; or it is queued there
         self._timers: set[asyncio.TimerHandle] = set()
@@ -52,7 +54,7 @@ class DiskThread:
 
     def _submit(self, job: Callable[[], T]) -> "asyncio.Future[T]":
         """Run a job in the thread, after all jobs and group commits that were there before."""
-        commits = frozenset(self._commits)
+        commits = tuple(self._commits)
         future = self._thread.submit(_run_after, commits, job) if commits else self._thread.submit(job)
         self._forget_ended_jobs()
         self._jobs.append(future)
@@ -190,7 +192,8 @@ class DiskThread:
 
 
 def _run_after(commits: Iterable[Future[Any]], job: Callable[[], T]) -> T:
-    wait(commits)
+    for commit in commits:
+        commit.exception()  # waits until it has ended
     return job()
 
 

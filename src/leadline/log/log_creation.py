@@ -4,7 +4,6 @@ a directory that cannot be completed for want of a resource is removed again
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
 from leadline.errors import CorruptFile, ResourceExhausted
@@ -14,6 +13,7 @@ from leadline.log.log import Log
 from leadline.log.log_dir import LogDir
 from leadline.model import TopicId, TopicPartition
 from leadline.runtime.ports import Files, shortage
+from leadline.runtime.threads import new_threads
 
 CREATION_THREADS = 16  # each log waits for the disk a few times
 
@@ -50,7 +50,7 @@ class LogCreation:
                 return ResourceExhausted(f"creating {tp} in {log_dir.path} failed: {lacking}")
 
         try:
-            with ThreadPoolExecutor(CREATION_THREADS, "log-creation") as threads:
+            with new_threads(CREATION_THREADS, "log-creation") as threads:
                 return dict(zip(topic_ids, threads.map(create, topic_ids), strict=True))
         except RuntimeError as error:
             if shortage(error) is None:

@@ -11,7 +11,6 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -41,6 +40,7 @@ from leadline.log.names import DirMark
 from leadline.log.recovery import Opening, open_log
 from leadline.model import Offset, TopicId, TopicPartition
 from leadline.runtime.ports import Chance, Files, Time, shortage
+from leadline.runtime.threads import new_threads
 from leadline.runtime.turn_limit import over_turns
 
 log = logging.getLogger(__name__)
@@ -126,7 +126,7 @@ class LogDirs(LogDirSet):
 
     async def _load(self, log_dir: LogDir, loading: LogLoading) -> None:
         loop = asyncio.get_running_loop()
-        threads = ThreadPoolExecutor(self.config.num_recovery_threads_per_data_dir, f"log-recovery-{log_dir.path}")
+        threads = new_threads(self.config.num_recovery_threads_per_data_dir, f"log-recovery-{log_dir.path}")
         try:
             plan = await loop.run_in_executor(threads, loading.plan, log_dir)
             log_dir.broker_epoch = plan.broker_epoch

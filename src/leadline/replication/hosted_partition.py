@@ -40,6 +40,7 @@ from leadline.replication.throttle import is_named
 from leadline.replication.watchers import Watcher
 from leadline.runtime.deferred_completions import OnAcknowledged
 from leadline.runtime.immediate_future import ImmediateFuture
+from leadline.runtime.ordered_set import OrderedSet
 from leadline.wire.fetch_position import FetchPosition
 
 log = logging.getLogger(__name__)
@@ -58,8 +59,8 @@ class HostedPartition:
         self.leader_id: BrokerId = NO_LEADER
         self.leader_state: LeaderState | None = None
         self.follower_state: FollowerState | None = None
-        self.consumer_watchers: set[Watcher] | frozenset[Watcher] = _NOBODY  # of the high watermark
-        self.follower_watchers: set[Watcher] | frozenset[Watcher] = _NOBODY  # of the log's end
+        self.consumer_watchers: OrderedSet[Watcher] | frozenset[Watcher] = _NOBODY  # of the high watermark
+        self.follower_watchers: OrderedSet[Watcher] | frozenset[Watcher] = _NOBODY  # of the log's end
         self.acknowledgements = Acknowledgements()  # of produces that wait for the high watermark
         self.flushes = Acknowledgements()  # of produces that wait for the durable end
         self.is_switching = False  # its log is about to be replaced: an append now would be in neither
@@ -69,18 +70,18 @@ class HostedPartition:
         self._context, self._alterations = context, alterations
         self._clock, self.completions, self._pressure = context.clock, context.completions, context.pressure
         self._expiry: asyncio.TimerHandle | None = None  # of the first acknowledgement that times out
-        self._deletions: frozenset[asyncio.Event] = frozenset()  # of tasks that wait for the low watermark
+        self._deletions: tuple[asyncio.Event, ...] = ()  # of tasks that wait for the low watermark
         self.log = log
         log.on_durable = self.flushed
 
-    def watchers(self, *, of_log_end: bool) -> set[Watcher]:
+    def watchers(self, *, of_log_end: bool) -> OrderedSet[Watcher]:
         """For one more to be added. A partition that nobody reads has no sets of its own."""
         if of_log_end:
             if isinstance(self.follower_watchers, frozenset):
-                self.follower_watchers = set()
+                self.follower_watchers = OrderedSet()
             return self.follower_watchers
         if isinstance(self.consumer_watchers, frozenset):
-            self.consumer_watchers = set()
+            self.consumer_watchers = OrderedSet()
         return self.consumer_watchers
 
     @property
@@ -403,7 +404,7 @@ class HostedPartition:
         """Wait until no living replica holds records below an offset. NotLeaderOrFollower once another leads."""
         leader, changed = self.leader, asyncio.Event()
         _mark(self.follower_watchers)
-        self._deletions |= {changed}
+        self._deletions = (*self._deletions, changed)
         try:
             while leader.low_watermark(self.log.log_start) < offset:
                 if self._context.is_stopping or self.leader_state is not leader:
@@ -413,7 +414,7 @@ class HostedPartition:
                 await changed.wait()
                 changed.clear()
         finally:
-            self._deletions -= {changed}
+            self._deletions = tuple(other for other in self._deletions if other is not changed)
 
 
 def _mark(watchers: Iterable[Watcher]) -> None:

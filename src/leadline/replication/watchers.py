@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from leadline.runtime.ordered_set import OrderedSet
+
 MOST_CHANGES = 100  # of a partition that no fetch has read meanwhile
 
 
@@ -40,7 +42,7 @@ class SessionWatcher(Watcher):
 
     __slots__ = ("_changes", "_watchers")
 
-    def __init__(self, fetch: WatchingFetch, key: object, watchers: set[Watcher]) -> None:
+    def __init__(self, fetch: WatchingFetch, key: object, watchers: OrderedSet[Watcher]) -> None:
         super().__init__(fetch, key)
         self._watchers, self._changes = watchers, 0
         watchers.add(self)

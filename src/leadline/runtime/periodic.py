@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
+from leadline.runtime.ordered_set import OrderedSet
+
 T = TypeVar("T")
 
 
@@ -19,7 +21,11 @@ async def every(interval_ms: float, work: Callable[[], Awaitable[None]], *, firs
 
 
 def spawn(
-    work: Coroutine[Any, Any, T], tasks: "set[asyncio.Task[Any]]", name: str | None = None, *, quiet: bool = False
+    work: Coroutine[Any, Any, T],
+    tasks: "set[asyncio.Task[Any]] | OrderedSet[Any]",
+    name: str | None = None,
+    *,
+    quiet: bool = False,
 ) -> "asyncio.Task[T]":
     """Start a task that runs to its end even if nobody waits for it. `tasks` holds it until then.
 

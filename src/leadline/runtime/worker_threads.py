@@ -5,17 +5,17 @@ Where no thread can be started the loop does the work: everybody waits then, but
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from leadline.runtime.ports import shortage
+from leadline.runtime.threads import new_threads
 
 T = TypeVar("T")
 
 
 class WorkerThreads:
     def __init__(self, count: int, name: str) -> None:
-        self._threads = ThreadPoolExecutor(count, name)
+        self._threads = new_threads(count, name)
 
     async def run(self, job: Callable[[], T]) -> T:
         try:

@@ -393,8 +393,7 @@ def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(
             peer = await client()
             peer.writer.write((400_000).to_bytes(4) + bytes(100_000))
             await eventually(lambda: net.connections and all(it._reader.partial for it in net.connections))
-            connection = net.connections.pop()
-            net.connections.add(connection)
+            (connection,) = net.connections
             gone = ref(connection)
             connection.close("by the test", quiet=True)
             del connection

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from leadline.replication.watchers import MOST_CHANGES, SessionWatcher, Watcher
+from leadline.runtime.ordered_set import OrderedSet
 
 
 class Session:
@@ -14,15 +15,15 @@ class Session:
 
 def test_a_session_that_reads_nothing_is_left_alone_until_it_reads_again() -> None:
     async def main() -> None:
-        session, watchers = Session(), set[Watcher]()
+        session, watchers = Session(), OrderedSet[Watcher]()
         watcher = SessionWatcher(session, "key", watchers)
         for _ in range(MOST_CHANGES):
-            assert watchers == {watcher}
+            assert list(watchers) == [watcher]
             watcher.note_change()
         await asyncio.sleep(0)
         assert not watchers
         watcher.note_read()
-        assert watchers == {watcher}
+        assert list(watchers) == [watcher]
         watcher.end()
         assert not watchers
 
@@ -31,12 +32,12 @@ def test_a_session_that_reads_nothing_is_left_alone_until_it_reads_again() -> No
 
 def test_a_session_that_reads_is_never_left() -> None:
     async def main() -> None:
-        session, watchers = Session(), set[Watcher]()
+        session, watchers = Session(), OrderedSet[Watcher]()
         watcher = SessionWatcher(session, "key", watchers)
         for _ in range(3 * MOST_CHANGES):
             watcher.note_change()
             watcher.note_read()
         await asyncio.sleep(0)
-        assert watchers == {watcher}
+        assert list(watchers) == [watcher]
 
     asyncio.run(main())

@@ -1,0 +1,15 @@
+"""A set that is iterated in the order in which its elements came: what happens then never depends on addresses."""
+
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class OrderedSet(dict[T, None]):
+    __slots__ = ()
+
+    def add(self, item: T) -> None:
+        self[item] = None
+
+    def discard(self, item: T) -> None:
+        self.pop(item, None)

@@ -1,0 +1,158 @@
+"""A client of the simulated cluster: it finds leaders and coordinators, and sends requests as a real client would."""
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+from typing import TypeVar
+
+from leadline.cluster.broker_client import PeerLost, TcpBrokerClient
+from leadline.errors import by_code
+from leadline.model import TopicPartition
+from leadline.simulation.virtual_network import HostNetwork
+from leadline.wire.classes import Message
+from leadline.wire.messages import (
+    FetchRequest,
+    FetchResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+
+M = TypeVar("M", bound=Message)
+REQUEST_S = 5.0
+BACKOFF_S = 0.1
+
+
+class NoAnswer(Exception):
+    """The request may have taken effect or not."""
+
+
+class NotServed(Exception):
+    """The request took no effect: nobody who could serve it was found."""
+
+
+class SimulatedClient:
+    def __init__(self, name: str, network: HostNetwork, brokers: Sequence[str], chance: Random) -> None:
+        self.name, self._network, self._brokers, self.chance = name, network, list(brokers), chance
+        self._channels: dict[tuple[str, int], TcpBrokerClient] = {}
+        self._addresses: dict[int, tuple[str, int]] = {}
+        self._leaders: dict[TopicPartition, int] = {}
+
+    def _channel(self, address: tuple[str, int]) -> TcpBrokerClient:
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = TcpBrokerClient(
+                *address, self.name, setup_timeout_s=(2.0, 4.0), network=self._network
+            )
+        return channel
+
+    async def ask(self, address: tuple[str, int], request: Message, kind: type[M], version: int) -> M:
+        """Raises NoAnswer."""
+        try:
+            return await self._channel(address).ask(request, kind, version, REQUEST_S)
+        except PeerLost as error:
+            raise NoAnswer(str(error)) from error
+
+    async def ask_any(self, request: Message, kind: type[M], version: int) -> M:
+        return await self.ask((self.chance.choice(self._brokers), 9092), request, kind, version)
+
+    # Metadata
+
+    async def refresh(self, topics: Sequence[str]) -> None:
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in topics], allow_auto_topic_creation=False
+        )
+        response = await self.ask_any(request, MetadataResponse, 9)
+        self._addresses = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
+        for topic in response.topics:
+            for partition in topic.partitions:
+                tp = TopicPartition(topic.name or "", partition.partition_index)
+                if partition.leader_id in self._addresses:
+                    self._leaders[tp] = partition.leader_id
+                else:
+                    self._leaders.pop(tp, None)
+
+    async def leader_of(self, tp: TopicPartition) -> tuple[str, int]:
+        """Raises NotServed."""
+        if tp not in self._leaders:
+            try:
+                await self.refresh([tp.topic])
+            except NoAnswer as error:
+                raise NotServed(str(error)) from error
+        if tp not in self._leaders:
+            raise NotServed(f"{tp} has no leader")
+        return self._addresses[self._leaders[tp]]
+
+    def forget_leader(self, tp: TopicPartition) -> None:
+        self._leaders.pop(tp, None)
+
+    async def coordinator_of(self, key: str, key_type: int) -> tuple[str, int]:
+        """Raises NotServed."""
+        try:
+            response = await self.ask_any(
+                FindCoordinatorRequest(key=key, key_type=key_type), FindCoordinatorResponse, 3
+            )
+        except NoAnswer as error:
+            raise NotServed(str(error)) from error
+        if response.error_code:
+            raise NotServed(f"no coordinator of {key}: {response.error_code}")
+        return response.host, response.port
+
+    # Records
+
+    async def produce(
+        self, tp: TopicPartition, records: bytes, transactional_id: str | None = None
+    ) -> ProduceResponse.PartitionProduceResponse:
+        """Raises NotServed, NoAnswer."""
+        address = await self.leader_of(tp)
+        data = ProduceRequest.PartitionProduceData(index=tp.partition, records=records)
+        topic = ProduceRequest.TopicProduceData(name=tp.topic, partition_data=[data])
+        request = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=3000, topic_data=[topic])
+        try:
+            response = await self.ask(address, request, ProduceResponse, 9)
+        except NoAnswer:
+            self.forget_leader(tp)
+            raise
+        return response.responses[0].partition_responses[0]
+
+    async def fetch(
+        self, tp: TopicPartition, offset: int, *, is_committed: bool, max_wait_ms: int = 200
+    ) -> FetchResponse.PartitionData:
+        """Raises NotServed, NoAnswer."""
+        address = await self.leader_of(tp)
+        part = FetchRequest.FetchPartition(
+            partition=tp.partition, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=-1
+        )
+        request = FetchRequest(
+            replica_id=-1,
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=int(is_committed),
+            session_epoch=-1,
+            topics=[FetchRequest.FetchTopic(topic=tp.topic, partitions=[part])],
+        )
+        try:
+            response = await self.ask(address, request, FetchResponse, 11)
+        except NoAnswer:
+            self.forget_leader(tp)
+            raise
+        return response.responses[0].partitions[0]
+
+    async def back_off(self) -> None:
+        await asyncio.sleep(BACKOFF_S * self.chance.uniform(0.5, 1.5))
+
+    def close(self) -> None:
+        for channel in self._channels.values():
+            channel.close()
+
+
+def name_of(code: int) -> str:
+    return type(by_code(code, "")).__name__ if code else "none"
+
+
+def is_retriable(code: int) -> bool:
+    return by_code(code, "").retriable

@@ -1,0 +1,92 @@
+"""What was synced survives a power failure; what was not may be gone, or torn."""
+
+import os
+from random import Random
+
+import pytest
+
+from leadline.simulation.ports import VirtualTime
+from leadline.simulation.virtual_disk import MountedDisk, VirtualDisk
+from leadline.simulation.virtual_loop import VirtualLoop
+
+CREATE = os.O_RDWR | os.O_CREAT
+
+
+def new_disk(total_bytes: int = 1 << 20) -> tuple[VirtualDisk, MountedDisk]:
+    disk = VirtualDisk(VirtualTime(VirtualLoop()), total_bytes)
+    return disk, MountedDisk(disk, "test")
+
+
+def content(disk: VirtualDisk, path: str) -> bytes | None:
+    files = MountedDisk(disk, "again")
+    if not files.exists(path):
+        return None
+    fd = files.open(path, os.O_RDONLY)
+    return files.pread(fd, 1000, 0)
+
+
+def test_what_was_synced_stays_and_of_the_rest_a_beginning() -> None:
+    contents = set()
+    for seed in range(60):
+        disk, files = new_disk()
+        fd = files.open("/data/log", CREATE)
+        files.sync_dir("/data")
+        files.pwrite(fd, b"kept", 0)
+        files.fsync(fd)
+        files.pwrite(fd, b"1234", 4)
+        files.pwrite(fd, b"5678", 8)
+        files.pwrite(fd, b"K", 0)
+        disk.fail_power(Random(seed))
+        contents.add(content(disk, "/data/log"))
+    assert all(data is not None for data in contents)
+    assert {b"kept", b"kept1234", b"kept12345678", b"Kept12345678"} <= contents
+    assert b"kept12" in contents  # a torn write
+    assert not any(data and data[4:].startswith(b"5") for data in contents)
+
+
+def test_a_truncation_that_was_not_synced_may_be_undone() -> None:
+    sizes = set()
+    for seed in range(20):
+        disk, files = new_disk()
+        fd = files.open("/data/log", CREATE)
+        files.sync_dir("/data")
+        files.pwrite(fd, b"12345678", 0)
+        files.fsync(fd)
+        files.ftruncate(fd, 2)
+        disk.fail_power(Random(seed))
+        sizes.add(content(disk, "/data/log"))
+    assert {b"12", b"12345678"} <= sizes
+
+
+def test_a_name_stays_once_its_directory_was_synced() -> None:
+    names = set()
+    for seed in range(30):
+        disk, files = new_disk()
+        files.open("/data/a", CREATE)
+        files.sync_dir("/data")
+        files.rename("/data/a", "/data/b")
+        files.open("/data/c", CREATE)
+        disk.fail_power(Random(seed))
+        names.add(tuple(MountedDisk(disk, "again").listdir("/data")))
+    assert names == {("a",), ("b",), ("b", "c")}
+
+
+def test_a_full_disk_refuses_what_does_not_fit() -> None:
+    _, files = new_disk(total_bytes=10)
+    fd = files.open("/data/log", CREATE)
+    files.pwrite(fd, bytes(10), 0)
+    with pytest.raises(OSError, match="No space left"):
+        files.pwrite(fd, b"1", 10)
+    files.ftruncate(fd, 5)
+    files.pwrite(fd, bytes(5), 5)
+    files.unlink("/data/log")
+    assert files.disk_space("/data").usable_bytes == 10
+
+
+def test_a_process_that_has_ended_writes_nothing() -> None:
+    _, files = new_disk()
+    fd = files.open("/data/log", CREATE)
+    files.end()
+    for call in (lambda: files.pwrite(fd, b"1", 0), lambda: files.fsync(fd), lambda: files.mkdir("/data/x")):
+        with pytest.raises(OSError, match="Input/output"):
+            call()
