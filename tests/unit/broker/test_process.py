@@ -84,9 +84,9 @@ def test_a_directory_that_another_broker_holds_is_reported(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"num_partitions": "many"}, "num.partitions=many"),
+        ({"num_partitions": "many"}, "many for configuration num.partitions: Not a number"),
         ({"listeners": "PLAINTEXT://localhost:99999999"}, "listeners="),
-        ({"log_segment_bytes": "1"}, "log.segment.bytes=1"),
+        ({"log_segment_bytes": "1"}, "1 for configuration log.segment.bytes: Value must be at least 14"),
         ({"log_retention_ms": "0"}, "log.retention.ms=0"),
     ],
 )
