@@ -103,7 +103,7 @@ def test_a_produce_is_easy_to_follow(tmp_path: Path) -> None:
     files = {"runtime/event_loop.py", *entries}
     assert "broker/sender.py" in files, "the reply did not leave"
     assert "replication/acknowledgements.py" in files, "the request did not wait for its followers"
-    assert len(files) <= 18, sorted(files)
+    assert len(files) <= 18, "\n".join(sorted(files))
     assert not {to: count for to, count in entries.items() if count > 2}
     assert not [(origin, to) for origin, to in calls if _is_upward(origin, to) and origin != QUEUE], calls
     section = ARCHITECTURE.read_text().split("## The life of a produce request", 1)[1].split("\n## ", 1)[0]

@@ -112,10 +112,6 @@ class Index:
             self._unwritten, self._is_flushed = b"", False
         return file
 
-    @property
-    def has_unwritten(self) -> bool:
-        return bool(self._unwritten)
-
     def is_torn(self) -> bool:
         """True if the file does not hold whole entries."""
         return self.open().size % self.ENTRY.size != 0

@@ -86,6 +86,7 @@ class Segment:
         self._newest: TimestampOffset | None = None  # largest timestamp and the last offset of its batch
         self._since_index = 0  # bytes since the last index entry
         self._indexes_full: bool | None = None  # None: not checked since they last changed
+        self.has_unwritten_entries = False  # its indexes may have some
         self._index_reported = False  # that its offset index is wrong
         if create:
             self._newest = TimestampOffset(NO_TIMESTAMP, base_offset)
@@ -126,14 +127,11 @@ class Segment:
             except OSError as error:
                 if shortage(error) is None:
                     raise
-            self._since_index, self._indexes_full = 0, None
+            self._since_index, self._indexes_full, self.has_unwritten_entries = 0, None, True
         self._since_index += size
 
-    @property
-    def has_unwritten_entries(self) -> bool:
-        return self.offset_index.has_unwritten or self.time_index.has_unwritten
-
     def write_index_entries(self) -> None:
+        self.has_unwritten_entries = False
         self.offset_index.open()
         self.time_index.open()
 

@@ -26,7 +26,7 @@ from tests.support.ports import free_ports
     ("arguments", "message"),
     [
         ("--set broker.id=7", "--set broker.id: this setting differs between brokers"),
-        ("--set log.segment.bytes=x", "log.segment.bytes=x"),
+        ("--set log.segment.bytes=x", "Invalid value x for configuration log.segment.bytes"),
         ("--zookeeper x:1 --zookeeper-port 2", "--zookeeper-port: with --zookeeper no ZooKeeper is started"),
         ("--zookeeper-port 65536", "--zookeeper-port 65536: a port is a number from 1 to 65535"),
         ("--brokers 4 --port 65533", "--port 65533: 4 brokers need the ports up to 65536"),
