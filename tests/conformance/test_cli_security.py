@@ -18,6 +18,7 @@ from tests.conformance.kafka.secured import LOGIN, PASSWORDS, secured_broker, se
 from tests.conformance.kafka.tools import tool
 from tests.support.broker import leadline
 from tests.support.guided_broker import START, GuidedBroker
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.conformance
 
@@ -169,9 +170,9 @@ def test_users_are_added_log_in_and_are_removed(cluster: SecuredCluster, run: Ru
     assert user == {"user": "eve", "iterations": {"SCRAM-SHA-256": 8192, "SCRAM-SHA-512": 8192}}
     login = cluster.login("eve", 'p\\"w=1,2', "SCRAM-SHA-256")
     assert run("topics", "list", *login) == ""  # librdkafka is let in, and sees nothing
-    assert "you may not see the ACLs" in run("acls", "list", *login, code=1)
+    until(lambda: "you may not see the ACLs" in run("acls", "list", *login, code=1))
     assert admin("users", "remove", "eve", "--yes") == "Removed user eve, by SCRAM-SHA-256 and SCRAM-SHA-512.\n"
-    assert "SCRAM-SHA-256" in run("acls", "list", *login, code=1)
+    until(lambda: "SCRAM-SHA-256" in run("acls", "list", *login, code=1))  # a broker hears of it a little later
     assert "there is no user eve" in admin("users", "remove", "eve", "--yes", code=1)
 
 

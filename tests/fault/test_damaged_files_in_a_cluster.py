@@ -80,7 +80,7 @@ def test_a_deleted_topic_loses_its_damaged_replica_when_that_is_mended(served: C
     damage(broker.directory / bad)
     served.run_steps("start 1")
     until(lambda: f"{bad} is offline" in broker.output())
-    served.admin.delete_topics([topic])[topic].result(PATIENCE_S)
+    served.delete(topic)
     until(lambda: not any(served.brokers[2].directory.glob(folders)))
     served.run_steps("stop 1")
     (broker.directory / bad / "partition.metadata").unlink(missing_ok=True)

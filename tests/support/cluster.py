@@ -24,7 +24,7 @@ import resource
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -108,18 +108,22 @@ class Cluster:
     def create(self, topic: str, partitions: int = 1, **config: str) -> None:
         settings = {name.replace("_", "."): value for name, value in config.items()}
         new = NewTopic(topic, num_partitions=partitions, replication_factor=len(self.brokers), config=settings)
-        until(partial(self._is_created, new))
+        until(lambda: self._is_done(lambda admin: admin.create_topics([new])))
         self.topic = topic
         self.settle()
 
-    def _is_created(self, new: NewTopic) -> bool:
+    def delete(self, topic: str) -> None:
+        until(lambda: self._is_done(lambda admin: admin.delete_topics([topic])))
+
+    def _is_done(self, change: "Callable[[AdminClient], Mapping[str, Future[None]]]") -> bool:
         """The client does not look by itself for a controller that is another one by now.
 
         A controller that has just been elected may not have heard of all brokers yet.
         """
         admin = AdminClient(self.client | {"log_level": 0})
         try:
-            admin.create_topics([new])[new.topic].result(PATIENCE_S)
+            for done in change(admin).values():
+                done.result(PATIENCE_S)
         except KafkaException as error:
             if error.args[0].code() in (KafkaError.NOT_CONTROLLER, KafkaError.INVALID_REPLICATION_FACTOR):
                 return False
