@@ -25,7 +25,7 @@ from leadline.errors import (
 )
 from leadline.model import DURING_DELETE, NO_EPOCH, NO_ID, NONE, BrokerId, TopicId, TopicPartition
 from leadline.replication.partition import ANY_EPOCH, LeaderAndIsr, Proposal
-from leadline.runtime.turn_limit import over_turns
+from leadline.runtime.turns import over_turns
 from leadline.wire.classes import Message
 from leadline.wire.messages import (
     AllocateProducerIdsRequest,

@@ -41,7 +41,7 @@ from leadline.log.recovery import Opening, open_log
 from leadline.model import Offset, TopicId, TopicPartition
 from leadline.runtime.ports import Chance, Files, Time, shortage
 from leadline.runtime.threads import new_threads
-from leadline.runtime.turn_limit import over_turns
+from leadline.runtime.turns import over_turns
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,11 @@
-"""Long work on the loop: when its share of a turn is used up, the rest waits for the next turn."""
+"""Long work on the loop: when its share of a turn is used up, the rest waits for the next turn.
+
+While one turn of the loop lasts, no client is served. Work on all partitions of a broker, or of a large topic, is
+therefore spread over as many turns as it takes.
+"""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TypeVar
 
 from leadline.runtime.steps import Steps
@@ -40,3 +44,12 @@ class Turns:
                 return result
             await self.pause()
             check()
+
+
+async def over_turns(items: Iterable[T]) -> AsyncIterator[T]:
+    """The items in their order. Those that do not fit into this turn follow in later ones."""
+    turns = Turns()
+    turns.begin()
+    for item in items:
+        yield item
+        await turns.pause()

@@ -13,8 +13,6 @@ from leadline.wire.classes import Message
 from leadline.wire.messages import (
     FetchRequest,
     FetchResponse,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
     MetadataRequest,
     MetadataResponse,
     ProduceRequest,
@@ -88,18 +86,6 @@ class SimulatedClient:
 
     def forget_leader(self, tp: TopicPartition) -> None:
         self._leaders.pop(tp, None)
-
-    async def coordinator_of(self, key: str, key_type: int) -> tuple[str, int]:
-        """Raises NotServed."""
-        try:
-            response = await self.ask_any(
-                FindCoordinatorRequest(key=key, key_type=key_type), FindCoordinatorResponse, 3
-            )
-        except NoAnswer as error:
-            raise NotServed(str(error)) from error
-        if response.error_code:
-            raise NotServed(f"no coordinator of {key}: {response.error_code}")
-        return response.host, response.port
 
     # Records
 

@@ -71,11 +71,6 @@ class VirtualDisk:
             elif node.unsynced:
                 _lose_writes(node, chance)
 
-    def wipe(self) -> None:
-        """A new disk."""
-        self.root = Directory({"data": Directory()})
-        self.used_bytes = 0
-
 
 def _lose_writes(file: VirtualFile, chance: Random) -> None:
     writes = file.unsynced

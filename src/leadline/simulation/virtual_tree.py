@@ -77,7 +77,6 @@ class Ensemble:
         self.sessions: dict[int, VirtualTree] = {}
         self._next_session = FIRST_SESSION
         self.is_down = False
-        self.history: list[tuple[float, str, str]] = []  # of changes: when, what, where
 
     def new_session(self, client: "VirtualTree") -> int:
         self._next_session += 1
@@ -120,8 +119,6 @@ class Ensemble:
             for step in reversed(undo):
                 step()
             raise
-        for event in events:
-            self.history.append((self.loop.time(), event.change.value, event.path))
         for client in self.clients:
             client.fired(events)
         return outcomes

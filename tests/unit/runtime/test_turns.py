@@ -6,7 +6,7 @@ import pytest
 
 from leadline.runtime import turns
 from leadline.runtime.steps import Steps, exhaust, one_step, portions
-from leadline.runtime.turns import Turns
+from leadline.runtime.turns import SHARE_S, Turns, over_turns
 
 
 def counted(count: int, done: list[int]) -> Steps[str]:
@@ -65,3 +65,36 @@ def test_work_that_is_no_longer_needed_ends_at_the_next_step() -> None:
 
     asyncio.run(main())
     assert done == [0, 1, 2]
+
+
+def test_what_does_not_fit_into_a_turn_follows_in_later_ones() -> None:
+    async def scenario() -> tuple[list[int], int]:
+        loop, now_s, count = asyncio.get_running_loop(), [0.0], [0]
+        loop.time = lambda: now_s[0]  # type: ignore[method-assign]
+
+        def count_turn() -> None:
+            count[0] += 1
+            loop.call_soon(count_turn)
+
+        loop.call_soon(count_turn)
+        items = []
+        async for item in over_turns(range(10)):
+            items.append(item)
+            now_s[0] += SHARE_S
+        return items, count[0]
+
+    items, count = asyncio.run(scenario())
+    assert (items, count) == (list(range(10)), 10)
+
+
+def test_what_fits_into_a_turn_leaves_the_loop_to_nobody() -> None:
+    async def scenario() -> bool:
+        ran = list[bool]()
+        loop = asyncio.get_running_loop()
+        loop.time = lambda: 0.0  # type: ignore[method-assign]
+        loop.call_soon(ran.append, True)
+        async for _ in over_turns(range(10)):
+            pass
+        return not ran
+
+    assert asyncio.run(scenario())
