@@ -366,10 +366,13 @@ class LogDirs(LogDirSet):
     async def close(self, broker_epoch: int = -1) -> None:
         """A clean stop: flush and close every log, write the checkpoints, and .kafka_cleanshutdown last of all.
 
-        `not_closed` has the directories where that was not possible, with the reason.
+        `not_closed` has the directories where that was not possible, with the reason. A directory that is closed
+        stays in `dirs` until all are: another one that fails now is not the last one.
         """
         await asyncio.gather(*(self._close_dir(log_dir, broker_epoch) for log_dir in list(self.dirs.values())))
         self.not_closed = self.offline | self.not_closed
+        while self.dirs:
+            self.dirs.popitem()[1].lock.release()
 
     async def _close_dir(self, log_dir: LogDir, broker_epoch: int) -> None:
         await log_dir.disk.drain()
@@ -388,8 +391,6 @@ class LogDirs(LogDirSet):
             log.error("%s was not closed cleanly: %s", log_dir.path, error)
             self.not_closed[log_dir.path] = str(error)
         await log_dir.disk.stop()
-        if self.dirs.pop(log_dir.path, None) is not None:
-            log_dir.lock.release()
 
 
 def _close_logs(logs: Iterable[Log]) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import time
 from pathlib import Path
 from unittest import mock
 
@@ -88,6 +89,31 @@ def test_a_partition_that_is_offline_can_be_deleted_with_whatever_lies_in_it(one
             assert (await dirs.create(TP)).log_end == 0
 
     asyncio.run(scenario())
+
+
+def test_a_directory_that_fails_while_the_others_are_already_closed_is_not_the_last_one(one: Path, two: Path) -> None:
+    left: list[list[str]] = []
+
+    async def scenario() -> None:
+        dirs = log_dirs(one, two)
+        await dirs.open()
+        dirs.on_offline.append(lambda failure, gone: left.append(list(dirs.dirs)))
+
+        def lose_it_after_the_other_is_closed() -> None:
+            deadline_s = time.monotonic() + PATIENCE_S
+            while not (one / MARK).exists() and time.monotonic() < deadline_s:
+                time.sleep(0.01)
+            time.sleep(0.1)  # the other one ends its closing
+            two.rename(two.with_name("elsewhere"))
+
+        dirs.dirs[str(two)].disk.run("waiting", lose_it_after_the_other_is_closed, lambda _: None)
+        await dirs.close()
+        assert list(dirs.not_closed) == [str(two)]
+        assert not dirs.dirs
+
+    asyncio.run(scenario())
+    assert left == [[str(one)]]
+    assert (one / MARK).exists()
 
 
 @pytest.mark.parametrize("clean", [True, False])
