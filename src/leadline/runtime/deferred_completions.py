@@ -6,7 +6,7 @@ a partition reaches the requests that wait for it.
 While the requests of one read are served, the queue `is_held`; `release` ends that. Waits are acknowledged at
 `release`, and each connection is notified once, so that its replies leave together. Fetches are evaluated when the loop
 iteration ends, so that one answer covers everything appended in it; at `release` already if no other connection is
-served in this iteration. What was appended is kept for them until then, see `runtime/recent_appends.py`.
+served in this iteration. Appended batches are kept for them until then, see `runtime/recent_appends.py`.
 
     nothing is acknowledged or evaluated while the queue is held
     a fetch that several partitions wake is evaluated once
@@ -28,7 +28,7 @@ OnAcknowledged = Callable[[WireError | None], ImmediateFuture[Any] | None]
 class DeferredCompletions:
     """`serves_one`: whether at most one connection is served in this iteration of the loop.
 
-    Who sets `is_held` calls `release` afterwards.
+    The setter of `is_held` calls `release` afterwards.
     """
 
     def __init__(self, serves_one: Callable[[], bool] = lambda: False) -> None:
@@ -58,7 +58,7 @@ class DeferredCompletions:
                         self._schedule()
 
     def acknowledge(self, waits: Iterable[OnAcknowledged], error: WireError | None) -> None:
-        """Call back those who waited for records."""
+        """Call back the waiters for records."""
         self._acknowledged += [(on_acknowledged, error) for on_acknowledged in waits]
         if not self.is_held:
             self._schedule()

@@ -1,7 +1,7 @@
 """The event loop of a broker: an asyncio loop that runs socket callbacks directly from select(), without queueing them.
 
 asyncio queues a callback for each socket that is ready, and then runs the queue: a tenth of the work for a small
-request. Here the sockets that are ready are served first, then what was scheduled with call_soon. Nothing else differs.
+request. Here the sockets that are ready are served first, then the callbacks of call_soon. Nothing else differs.
 The loop's clock is the time port, so `loop.time()` is that port everywhere.
 """
 

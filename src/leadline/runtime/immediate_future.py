@@ -8,7 +8,7 @@ R = TypeVar("R")
 
 
 class ImmediateFuture(asyncio.Future[R]):
-    """Who sets its result calls `notify`, or leaves that to `DeferredCompletions`."""
+    """The setter of its result calls `notify`, or leaves that to `DeferredCompletions`."""
 
     on_done: Callable[[asyncio.Future[R]], None] | None = None  # called by `notify`
     on_cancel: Callable[[], None] | None = None  # called when it is cancelled

@@ -1,9 +1,9 @@
 """The network port: how a broker listens, accepts, connects, receives and sends.
 
-No module between `broker` and `runtime` opens a socket in another way, so a whole broker runs on any other network that
+No other module of a broker opens a socket or resolves a name, so a whole broker runs on any other network that
 has these calls. Only the ZooKeeper client is outside: coordination has its own port.
 
-The port hands out sockets. None of their calls blocks: a call that would raises BlockingIOError. Their names and
+The port creates sockets. None of their calls blocks: a call that would raises BlockingIOError. Their names and
 arguments are those of Python's sockets, so the real ones are Python's own, and a hot call costs nothing extra.
 
 A transform between the network and frames, such as TLS, is a `Socket` over another `Socket`. It decrypts in
@@ -24,7 +24,8 @@ from leadline.model import Buffer
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 UNPACED = b"reno"  # congestion control between processes of one machine: no pacing, and every Linux has it
-MSG_MORE = socket.MSG_MORE  # a flag of `send` and `sendmsg`: more bytes follow at once
+MSG_MORE: int = getattr(socket, "MSG_MORE", 0)  # a flag of `send` and `sendmsg`: more bytes follow at once
+_CONGESTION: int | None = getattr(socket, "TCP_CONGESTION", None)  # None: the system has a single one
 SHUT_WR = socket.SHUT_WR  # of `shutdown`
 
 _NO_LINGER = struct.pack("ii", 1, 0)
@@ -80,7 +81,13 @@ class Network(Protocol):
         """
 
     def reset(self, transport: asyncio.Transport) -> None:
-        """Close a connection at once: the peer does not get what is still on its way."""
+        """Close a connection at once: data that is not sent yet is dropped."""
+
+    async def addresses_of(self, host: str) -> list[str]:
+        """The addresses that a host name resolves to. OSError: there is no such host."""
+
+    def host_name(self) -> str:
+        """The name of this host."""
 
 
 class TcpSocket(socket.socket):
@@ -121,9 +128,9 @@ class TcpListeningSocket(TcpSocket):
         sock = TcpSocket(accepted.family, accepted.type, accepted.proto, accepted.detach())
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if address[0] == sock.getsockname()[0]:
+        if _CONGESTION is not None and address[0] == sock.getsockname()[0]:
             with suppress(OSError):  # the system's congestion control then stays in use
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, UNPACED)
+                sock.setsockopt(socket.IPPROTO_TCP, _CONGESTION, UNPACED)
         scope = f"%{address[3]}" if len(address) > 3 and address[3] else ""  # of a link-local IPv6 address
         return sock, address[0].removeprefix("::ffff:") + scope, address[1]
 
@@ -133,8 +140,9 @@ class TcpNetwork:
 
     def listen(self, host: str, port: int, backlog: int) -> ListeningSocket:
         family = socket.AF_INET6 if ":" in host or (not host and socket.has_dualstack_ipv6()) else socket.AF_INET
-        sock = TcpListeningSocket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        sock = TcpListeningSocket(family, socket.SOCK_STREAM)  # not inherited, as all sockets of Python
         try:
+            sock.setblocking(False)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if not host else 1)
@@ -155,11 +163,8 @@ class TcpNetwork:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         transport.abort()
 
+    async def addresses_of(self, host: str) -> list[str]:
+        infos = await asyncio.get_running_loop().getaddrinfo(host, None)  # in a thread: it may take seconds
+        return sorted({str(info[4][0]) for info in infos})
 
-def addresses_of(host: str) -> list[str]:
-    """The addresses that a host name resolves to."""
-    return sorted({str(info[4][0]) for info in socket.getaddrinfo(host, None)})
-
-
-def host_name() -> str:
-    return socket.gethostname()
+    host_name = staticmethod(socket.gethostname)

@@ -1,4 +1,4 @@
-"""A set that is iterated in the order in which its elements came: what happens then never depends on addresses."""
+"""A set that is iterated in the order of insertion, which never depends on memory addresses."""
 
 from typing import TypeVar
 

@@ -1,6 +1,7 @@
 """The kernel's page cache, as Linux lets a process see and steer it: what is in memory, and what is not on disk yet.
 
-The functions of the real files (see `OsFiles`). Elsewhere than on Linux some of them do nothing.
+The functions of the real files (see `OsFiles`). Elsewhere than on Linux the cache cannot be probed, and all counts as
+cached; nothing is read ahead or written back early.
 """
 
 import errno
@@ -15,8 +16,11 @@ PAGE_BYTES = mmap.PAGESIZE
 PROBE_BYTES = 512 * 1024  # distance between two probes
 SYNC_FILE_RANGE_WRITE_AND_WAIT = 7  # waits for current writeback, and for the new one
 NOT_SUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})  # by this system, or for this file
+NOT_TO_A_DEVICE = frozenset({errno.ENOTSOCK, errno.ENOTSUP, errno.EINVAL})  # only Linux sends a file to one
 
 _PROBE = [bytearray(1)]  # the byte that is read is of no interest
+_NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
+_LOAD_BYTES = 256 * 1024  # in one read, where a file can only be sent to a socket
 
 
 class DirtyPages(NamedTuple):
@@ -33,7 +37,9 @@ class DirtyPages(NamedTuple):
 
 def is_cached(fd: int, position: int, length: int, /) -> bool:
     """Whether a range can be read without the disk: probes a byte here and there."""
-    probe, buffer, nowait, last = os.preadv, _PROBE, os.RWF_NOWAIT, position + length - 1
+    if (nowait := _NOWAIT) is None:
+        return True  # this system cannot report it
+    probe, buffer, last = os.preadv, _PROBE, position + length - 1
     try:
         while position < last:
             if probe(fd, buffer, position, nowait) == 0:
@@ -43,20 +49,27 @@ def is_cached(fd: int, position: int, length: int, /) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        return True  # this file system cannot say
+        return True  # this file system cannot report it
     return True
 
 
 def load(fd: int, position: int, length: int, /) -> None:
     """Bring a range into memory. Blocks. It is sent to /dev/null: a copy would cost more than all the rest."""
     end = position + length
-    while position < end and (count := os.sendfile(_dev_null(), fd, position, end - position)):
-        position += count
+    try:
+        while position < end and (count := os.sendfile(_dev_null(), fd, position, end - position)):
+            position += count
+    except OSError as error:
+        if error.errno not in NOT_TO_A_DEVICE:
+            raise
+        while position < end and (data := os.pread(fd, min(end - position, _LOAD_BYTES), position)):
+            position += len(data)
 
 
 def request_readahead(fd: int, position: int, length: int, /) -> None:
     """Have the disk read a range that will be needed soon. May block."""
-    os.posix_fadvise(fd, position, length, os.POSIX_FADV_WILLNEED)
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(fd, position, length, os.POSIX_FADV_WILLNEED)
 
 
 @cache
@@ -65,7 +78,7 @@ def _dev_null() -> int:
 
 
 def dirty_pages(path: str = VMSTAT, /) -> DirtyPages | None:
-    """None where the system does not say."""
+    """None where the system does not report it."""
     try:
         with open(path) as file:
             counts = {name: int(value) for name, value in map(str.split, file)}
@@ -78,7 +91,7 @@ def dirty_pages(path: str = VMSTAT, /) -> DirtyPages | None:
 def write_back(fd: int, position: int, length: int, /) -> bool:
     """Write the dirty pages of a range back, and wait for that. A length of 0 reaches to the end of the file.
 
-    False where the system does not have the call, or it cannot be loaded for want of a descriptor. An error is one of
+    False where the system lacks the call, or no descriptor is left to load it with. An error is one of
     the disk: a later fsync of this descriptor does not report it again.
     """
     try:

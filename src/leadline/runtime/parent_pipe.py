@@ -16,7 +16,7 @@ class ParentPipe:
     """The parent's side. `reading` is passed on to each child."""
 
     def __init__(self) -> None:
-        self.reading, self._writing = os.pipe2(os.O_CLOEXEC)
+        self.reading, self._writing = os.pipe()  # not inherited unless it is passed on
 
     def close(self) -> None:
         """The children take this for the end of the parent."""
@@ -30,7 +30,7 @@ class ParentPipe:
 
 
 def parent_pipe(environment: Mapping[str, str]) -> int | None:
-    """The child's side: a descriptor that becomes readable at the parent's end. None: nobody passed one on."""
+    """The child's side: a descriptor that becomes readable when the parent ends. None: there is no such parent."""
     number = environment.get(PARENT_PIPE, "")
     try:
         return int(number) if number.isdecimal() and stat.S_ISFIFO(os.fstat(int(number)).st_mode) else None

@@ -1,6 +1,6 @@
 """How the world is asked: clock, files, and work that would block.
 
-What decides never touches the world by itself; it is handed these. Production and the simulated disk of the tests are
+Deciding code never touches the world by itself; it gets these. Production and the simulated disk of the tests are
 peers: the same code runs above both.
 """
 
@@ -24,6 +24,8 @@ from leadline.runtime.page_cache import DirtyPages
 
 T = TypeVar("T")
 MADV_POPULATE_READ = 22  # since Linux 5.14
+MAC_DESCRIPTORS = 10_240  # OPEN_MAX of macOS: its hard limit says infinity, and is refused
+_FULL_FSYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # of macOS, whose fsync leaves data in the disk's cache
 LARGE_BYTES = 1024 * 1024  # a smaller file is removed in no time
 
 
@@ -42,7 +44,7 @@ class Chance(Protocol):
     def randint(self, low: int, high: int, /) -> int: ...
     def shuffle(self, items: MutableSequence[Any], /) -> None: ...
     def secret_bytes(self, length: int, /) -> bytes:
-        """What nobody can guess: nonces, salts, keys."""
+        """Bytes that cannot be guessed: for nonces, salts, keys."""
         ...
 
 
@@ -80,7 +82,7 @@ class Files(Protocol):
     def sync_dir(self, path: str, /) -> None: ...
     def disk_space(self, path: str, /) -> DiskSpace: ...
 
-    # The page cache: what can be read without the disk, and what waits for it
+    # The page cache: pages that are in memory, and pages that are not on disk yet
 
     def is_cached(self, fd: int, position: int, length: int, /) -> bool: ...
     def load(self, fd: int, position: int, length: int, /) -> None: ...
@@ -97,7 +99,7 @@ class Job(NamedTuple):
 
 
 class Background(Protocol):
-    """Where work goes that would block the loop: fsync, deletion. Jobs run one after the other, in their order.
+    """A thread for work that would block the loop: fsync, deletion. Jobs run one by one, in order.
 
     A job takes values and returns a value; `then` is called with it, back on the loop. An OSError of a job is the
     directory's failure and never reaches `then`. A job for which a resource was short (`shortage`) is tried again a
@@ -142,16 +144,31 @@ def descriptor_limit() -> int:
 def raise_descriptor_limit() -> int:
     """As far as the system allows it without privileges: the soft limit becomes the hard one. The limit from now on."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with contextlib.suppress(ValueError, OSError):
+    if soft not in (hard, resource.RLIM_INFINITY):
+        try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (ValueError, OSError):
+            with contextlib.suppress(ValueError, OSError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, MAC_DESCRIPTORS), hard))
     return descriptor_limit()
 
 
-def shortage(error: BaseException) -> str | None:
-    """The resource that ran out, its limit and the remedy, if that is what an error says. None: it says otherwise.
+def _fsync(fd: int) -> None:
+    if _FULL_FSYNC is None:
+        os.fsync(fd)
+        return
+    try:
+        fcntl.fcntl(fd, _FULL_FSYNC)
+    except OSError as error:
+        if error.errno not in (errno.ENOTSUP, errno.ENOTTY, errno.EINVAL):
+            raise
+        os.fsync(fd)  # this file system does not have it
 
-    Such an error concerns what was just tried, not the disk: the same may succeed a moment later.
+
+def shortage(error: BaseException) -> str | None:
+    """The resource that ran out, its limit and the remedy, if an error means that. None: it means something else.
+
+    Such an error concerns one operation, not the disk: the same may succeed a moment later.
     """
     if isinstance(error, ResourceExhausted):
         return str(error)
@@ -200,13 +217,13 @@ class OsFiles:
 
     @staticmethod
     def fsync(fd: int, /) -> None:
-        """One that fails is the disk's fault, whatever it says: what was written before may be lost."""
+        """Any failure is the disk's fault: data that was written before may be lost."""
         try:
-            os.fsync(fd)
+            _fsync(fd)
         except OSError as error:
             if shortage(error) is None:
                 raise
-            raise OSError(errno.EIO, f"fsync failed, and what was written may be lost: {error.strerror}") from error
+            raise OSError(errno.EIO, f"fsync failed, and written data may be lost: {error.strerror}") from error
 
     def sync_dir(self, path: str, /) -> None:
         fd = self.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -256,17 +273,21 @@ class OsFiles:
 
     @staticmethod
     def close(fd: int, /) -> None:
-        """Whoever is the last to close a deleted file removes it, which takes long if it is large: a thread does."""
+        """The last close of a deleted file removes it, which takes long if it is large: a thread does it."""
         status = os.fstat(fd)
         if status.st_nlink == 0 and status.st_size >= LARGE_BYTES:
             with contextlib.suppress(RuntimeError):  # no thread can be started
-                _thread.start_new_thread(os.close, (fd,))  # and nobody waits for it, not even for its start
+                _thread.start_new_thread(os.close, (fd,))  # without waiting for it, or for its start
                 return
         os.close(fd)
 
     @staticmethod
     def read_into(fd: int, buffer: memoryview, position: int, /) -> int:
-        return os.preadv(fd, [buffer], position)
+        if hasattr(os, "preadv"):
+            return os.preadv(fd, [buffer], position)
+        data = os.pread(fd, len(buffer), position)
+        buffer[: len(data)] = data
+        return len(data)
 
     @staticmethod
     def map(fd: int, size: int, /) -> mmap.mmap:

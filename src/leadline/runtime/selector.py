@@ -1,17 +1,20 @@
 """The selector of a broker's loop: it measures the turns of the loop, and spins while the next event is near.
 
-While one turn of the loop lasts, no other client is served. The longest turn is a metric; `requests` logs each request
-that takes long.
+While one turn of the loop lasts, no other client is served. The time that turns take, and the longest one, are metrics;
+`requests` logs each request that takes long.
 """
 
 import asyncio
+import os
 import selectors
-from os import sched_yield
-from time import perf_counter, thread_time
+from functools import partial
+from time import perf_counter, sleep, thread_time
 from typing import NamedTuple
 
 from leadline.runtime.event_loop import EventLoop, ReadyEvent
 from leadline.runtime.spin_policy import LONG_WAIT_S, MAX_SPIN_CPU_S, MAX_SPIN_S, SpinPolicy
+
+_give_way = os.sched_yield if hasattr(os, "sched_yield") else partial(sleep, 0)  # to other processes, for a moment
 
 
 class LastWait(NamedTuple):
@@ -24,7 +27,10 @@ class TimedSelector(selectors.DefaultSelector):
     def __init__(self) -> None:
         super().__init__()
         self.turns = 0
-        self.longest_turn_s = 0.0
+        self.busy_s = 0.0  # that all turns took
+        self.longest_turn_s = 0.0  # since the last report
+        self._period_longest_s = 0.0  # in the current period of `end_period`
+        self._last_period_longest_s = 0.0
         self.spin_policy = SpinPolicy()
         self._turn_began_s: float | None = None
         self._last_wait = LastWait(False, LONG_WAIT_S, thread_time())
@@ -35,8 +41,10 @@ class TimedSelector(selectors.DefaultSelector):
         if self._turn_began_s is not None:
             self.turns += 1
             turn_s = now_s - self._turn_began_s
-            if turn_s > self.longest_turn_s:
-                self.longest_turn_s = turn_s
+            self.busy_s += turn_s
+            if turn_s > self._period_longest_s:
+                self._period_longest_s = turn_s
+                self.longest_turn_s = max(self.longest_turn_s, turn_s)
         events = super().select(timeout) if timeout == 0 else self._wait(now_s, timeout)
         self._turn_began_s = perf_counter()
         return events
@@ -59,13 +67,22 @@ class TimedSelector(selectors.DefaultSelector):
     def _spin(self, until_s: float, until_cpu_s: float) -> list[ReadyEvent]:
         """Poll until something is ready or the time is over; other processes get the core between two polls."""
         while not (events := super().select(0)) and thread_time() < until_cpu_s and perf_counter() < until_s:
-            sched_yield()
+            _give_way()
         return events
 
     def pop_longest_turn_s(self) -> float:
         """The longest turn since the last call."""
         longest_s, self.longest_turn_s = self.longest_turn_s, 0.0
+        self._period_longest_s, self._last_period_longest_s = 0.0, self.recent_longest_turn_s
         return longest_s
+
+    @property
+    def recent_longest_turn_s(self) -> float:
+        """The longest turn of this period and the one before it."""
+        return max(self._period_longest_s, self._last_period_longest_s)
+
+    def end_period(self) -> None:
+        self._last_period_longest_s, self._period_longest_s = self._period_longest_s, 0.0
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
         loop = EventLoop(self)

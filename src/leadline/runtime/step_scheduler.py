@@ -1,7 +1,7 @@
 """Runs long work in steps: one step at a time, and between two steps every client that has sent something is served.
 
 A step waits for one turn of the loop, which serves the sockets that are ready. So a small request waits for one step at
-most, however many connections have large ones. While there are no small requests nobody waits, and no steps are needed.
+most, however many connections have large ones. Without small requests no client waits, and no steps are needed.
 
 `call_soon` of the broker's loop runs after the sockets that are ready by then: see `event_loop`.
 """
@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-QUIET_SECONDS = 0.02  # after the last small request, large ones are not held up any longer
+QUIET_SECONDS = 0.02  # after the last small request, large ones are not delayed any longer
 
 Step = Callable[[], None]
 
@@ -20,6 +20,10 @@ class StepScheduler:
         self._loop = loop
         self._steps: deque[Step] = deque()
         self.last_small_request_s = -QUIET_SECONDS  # when the last small request came
+
+    def __len__(self) -> int:
+        """Steps that wait."""
+        return len(self._steps)
 
     def is_quiet(self, now_s: float) -> bool:
         """Whether no small request has come for a while."""
@@ -32,7 +36,7 @@ class StepScheduler:
             self._loop.call_soon(self._skip_turn)
 
     def _skip_turn(self) -> None:
-        """What is scheduled now runs in the next turn, which begins with the sockets that are ready."""
+        """Steps that are scheduled now run in the next turn, which begins with the sockets that are ready."""
         self._loop.call_soon(self._run_next)
 
     def _run_next(self) -> None:

@@ -22,7 +22,7 @@ def portions(elements: Iterable[T], size: int = PORTION) -> Iterator[list[T]]:
 def one_step(call: Callable[[], T]) -> Steps[T]:
     yield
     result = call()
-    assert not isinstance(result, Generator), "these are steps, which somebody has to run"
+    assert not isinstance(result, Generator), "these are steps, which a caller has to run"
     return result
 
 

@@ -5,7 +5,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 
 
 def new_threads(count: int, name: str) -> Executor:
-    """At most so many at a time, of the running loop. A thread that needs threads of its own gets real ones."""
+    """At most `count` at a time, of the running loop. Without a loop, the threads are real ones."""
     try:
         make = getattr(asyncio.get_running_loop(), "new_threads", ThreadPoolExecutor)
     except RuntimeError:

@@ -35,15 +35,17 @@ class Turns:
         self._share_ends_s = asyncio.get_running_loop().time() + SHARE_S
 
     async def run(self, steps: Steps[T], check: Callable[[], object] = lambda: None) -> T:
-        """`check` is called after each pause. It raises if the work is no longer needed."""
+        """`check` is called in each turn. It raises if the work is no longer needed."""
+        time_s = asyncio.get_running_loop().time
         while True:
             try:
                 next(steps)
             except StopIteration as end:
                 result: T = end.value
                 return result
-            await self.pause()
-            check()
+            if time_s() >= self._share_ends_s:
+                await self.next()
+                check()
 
 
 async def over_turns(items: Iterable[T]) -> AsyncIterator[T]:

@@ -1,6 +1,6 @@
 """Threads for work that takes too long for the loop, and needs nothing of it: values in, values out.
 
-Where no thread can be started the loop does the work: everybody waits then, but nothing fails.
+If no thread can be started, the loop does the work: all clients wait then, but nothing fails.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Documents of https URLs: only of a server that is trusted, and never without end."""
 
 import asyncio
+import socket
 import ssl
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,15 +9,15 @@ from types import SimpleNamespace
 import pytest
 
 from leadline.runtime import documents
-from leadline.runtime.documents import DocumentError, fetch_document
+from leadline.runtime.documents import DocumentError, Form, fetch_document
 from tests.support.certificates import client_context
 from tests.support.jwks_server import jwks_server
 
 
-def fetch(url: str, context: ssl.SSLContext) -> bytes:
+def fetch(url: str, context: ssl.SSLContext, form: Form | None = None) -> bytes:
     async def main() -> bytes:
         async with asyncio.timeout(60):
-            return await fetch_document(url, context)
+            return await fetch_document(url, context, form)
 
     return asyncio.run(main())
 
@@ -26,6 +27,28 @@ def test_a_document_is_fetched_from_a_trusted_server(tmp_path: Path) -> None:
         server.document = b"x" * 200_000
         assert fetch(f"{server.url}?a=b", client_context(tmp_path)) == server.document
         assert server.requests == ["/keys?a=b"]
+
+
+def test_a_form_is_posted_with_its_headers(tmp_path: Path) -> None:
+    form = Form(b"grant_type=client_credentials", {"Authorization": "Basic secret"})
+    with jwks_server(tmp_path) as server:
+        server.document = b"{}"
+        assert fetch(server.url, client_context(tmp_path), form) == b"{}"
+        ((body, headers),) = server.forms
+        assert body == form.body
+        assert headers["Authorization"] == "Basic secret"
+        assert headers["Content-Type"] == "application/x-www-form-urlencoded"
+        server.status = 401
+        with pytest.raises(DocumentError) as refused:
+            fetch(server.url, client_context(tmp_path), form)
+        assert "secret" not in str(refused.value)
+
+
+def test_a_server_that_does_not_answer_is_given_up_after_the_time_of_the_form(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        form = Form(b"", {}, connect_s=0.05)
+        with pytest.raises(DocumentError, match="timed out"):
+            fetch(f"https://127.0.0.1:{silent.getsockname()[1]}/", client_context(tmp_path), form)
 
 
 def test_nothing_is_fetched_from_a_server_that_is_not_trusted(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The loop serves sockets that are ready before what was scheduled, and each that is still open."""
+"""The loop serves ready sockets before what was scheduled, and only those still open; its clock is the time port."""
 
 import asyncio
 import os
@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from leadline.runtime.event_loop import EventLoop
+from tests.support.logs import ManualClock
 
 Pair = tuple[socket.socket, socket.socket]
 
@@ -130,3 +131,14 @@ def test_the_loop_reports_whether_an_iteration_serves_one_socket(count: int, ans
 
         run(scenario)
     assert results == answers
+
+
+def test_the_clock_of_the_loop_is_the_monotonic_clock_of_the_time_port() -> None:
+    clock = ManualClock()
+    loop = EventLoop(time=clock)
+    try:
+        assert loop.time() == clock.monotonic_s()
+        clock.ms += 5000
+        assert loop.time() == clock.monotonic_s()
+    finally:
+        loop.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from leadline.runtime.network import Socket, TcpNetwork, addresses_of
+from leadline.runtime.network import Socket, TcpNetwork
 
 SECONDS = 60
 
@@ -122,4 +122,4 @@ def test_an_address_in_use_is_refused() -> None:
 
 
 def test_an_address_resolves_to_itself() -> None:
-    assert addresses_of("127.0.0.1") == ["127.0.0.1"]
+    assert asyncio.run(TcpNetwork().addresses_of("127.0.0.1")) == ["127.0.0.1"]

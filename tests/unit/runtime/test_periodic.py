@@ -2,11 +2,13 @@
 
 import asyncio
 import gc
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
-from leadline.runtime.periodic import every, spawn
+from leadline.runtime import periodic
+from leadline.runtime.periodic import end_now, every, kept_running, spawn
 
 PATIENCE_S = 60
 LONG_MS, SHORT_MS = 3_600_000, 1
@@ -38,12 +40,60 @@ def test_the_first_delay_replaces_the_first_interval_alone() -> None:
     assert asyncio.run(run_until(1, LONG_MS, first_ms=0)) == 1
 
 
-def test_work_that_fails_ends_its_task_with_the_error() -> None:
-    async def work() -> None:
-        raise ValueError("broken")
+class FailsOnce:
+    """Work that raises in its first run. In its second one it waits for ever."""
 
-    with pytest.raises(ValueError, match="broken"):
-        asyncio.run(asyncio.wait_for(every(SHORT_MS, work), PATIENCE_S))
+    def __init__(self) -> None:
+        self.runs = 0
+        self.has_run_again = asyncio.Event()
+
+    async def __call__(self) -> None:
+        self.runs += 1
+        if self.runs == 1:
+            raise ValueError("broken")
+        self.has_run_again.set()
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("keep", [lambda work: every(SHORT_MS, work), kept_running])
+def test_work_that_fails_is_reported_and_runs_again(
+    keep: Callable[[FailsOnce], Coroutine[Any, Any, None]],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(periodic, "RESTART_S", SHORT_MS / 1000)
+
+    async def run() -> None:
+        work = FailsOnce()
+        task = asyncio.create_task(keep(work), name="counting")
+        async with asyncio.timeout(PATIENCE_S):
+            await work.has_run_again.wait()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(run())
+    assert "a bug in the task 'counting': it runs again in 0.001 s" in caplog.text
+    assert "ValueError: broken" in caplog.text
+
+
+def test_kept_work_that_returns_has_ended() -> None:
+    async def work() -> None:
+        await asyncio.sleep(0)
+
+    asyncio.run(asyncio.wait_for(kept_running(work), PATIENCE_S))
+
+
+def test_a_deadline_can_be_ended_even_when_it_is_over_in_the_same_turn() -> None:
+    async def wait(timeout_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(timeout_s) as deadline:
+            loop.call_soon(end_now, deadline)
+            loop.call_soon(end_now, deadline)
+            await asyncio.Event().wait()
+
+    for timeout_s in (3600.0, 0.0):
+        with pytest.raises(TimeoutError):
+            asyncio.run(wait(timeout_s))
 
 
 def test_a_task_is_held_until_it_ends() -> None:

@@ -32,6 +32,22 @@ def test_the_longest_turn_is_kept_until_it_is_taken() -> None:
     assert selector.longest_turn_s == 0
 
 
+def test_the_longest_turn_of_this_period_and_the_last_one_is_recent() -> None:
+    selector = run_turns(0.0, 0.08, 0.0)
+    assert selector.busy_s >= 0.08
+    for _ in range(2):
+        assert selector.recent_longest_turn_s >= 0.08
+        selector.end_period()
+    assert selector.recent_longest_turn_s == 0
+    assert selector.longest_turn_s >= 0.08  # since the last report
+
+
+def test_a_report_does_not_shorten_the_longest_recent_turn() -> None:
+    selector = run_turns(0.0, 0.08, 0.0)
+    selector.pop_longest_turn_s()
+    assert selector.recent_longest_turn_s >= 0.08
+
+
 def test_waiting_is_not_part_of_a_turn() -> None:
     selector = TimedSelector()
     with asyncio.Runner(loop_factory=selector.new_loop) as runner:
