@@ -18,7 +18,7 @@ K = TypeVar("K")
 
 WORD = 0xFFFFFFFF
 LEAST_SLOTS = 16
-IN_ORDER = 4  # so many keys an immutable map keeps as they came
+IN_ORDER = 4  # up to this many keys an immutable map keeps in the order of insertion
 LEVEL_BITS = 5
 HASH_BITS = 32
 
@@ -48,13 +48,13 @@ def properties(keys: Iterable[str]) -> list[str]:
 
 
 def java_map(keys: Iterable[K], hash_of: Callable[[K], int], most: int = 0) -> list[K]:
-    """java.util.HashMap: grows when the keys exceed three quarters of the slots. `most`: so many there once were."""
+    """java.util.HashMap: grows when the keys exceed three quarters of the slots. `most`: the most it had."""
     unordered = list(keys)
     return _slot_by_slot(unordered, _slots(max(most, len(unordered)) - 1), hash_of)
 
 
 def mutable(keys: Iterable[K], hash_of: Callable[[K], int], slots: int | None = None) -> list[K]:
-    """scala.collection.mutable.Map and Set, filled key by key, or made for as many as fit into so many slots."""
+    """scala.collection.mutable.Map and Set, filled key by key, or made with a number of slots."""
     unordered = list(keys)
     last_slot = (_slots(len(unordered)) if slots is None else slots) - 1
 
@@ -77,7 +77,7 @@ def trie(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
 
 
 def _slots(count: int) -> int:
-    """The smallest table that so many keys fill to less than three quarters."""
+    """The smallest table that `count` keys fill to less than three quarters."""
     slots = LEAST_SLOTS
     while count >= slots * 3 // 4:
         slots *= 2

@@ -14,7 +14,7 @@ ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"  # its ACLs are in Zo
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class AuthorizerConfig(Settings):
-    """Settings of the authorizer. Kafka hands the last two to it unseen."""
+    """Settings of the authorizer. Kafka passes the last two to it unchecked."""
 
     __slots__ = ()
 

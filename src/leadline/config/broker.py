@@ -21,11 +21,11 @@ from leadline.config.delegation_tokens import DelegationTokenConfig
 from leadline.config.listeners import Listeners, SecurityProtocol
 from leadline.config.network import NetworkConfig
 from leadline.config.replication import ReplicationConfig
-from leadline.config.security import CALLBACK_HANDLER, JAAS, SecurityConfig
+from leadline.config.security import CALLBACK_HANDLER, JAAS, LOGIN_HANDLER, SecurityConfig
 from leadline.config.settings import Importance, Mode, SettingRow, Support, nearest, setting
 from leadline.config.storage import StorageConfig
 from leadline.config.topic import LogConfig
-from leadline.config.values import LONG_MAX, ConfigType, InvalidSetting, Value, write
+from leadline.config.values import LONG_MAX, ConfigType, InvalidSetting, Value, csv, write
 from leadline.config.zookeeper import ZooKeeperConfig
 
 INT, STRING = ConfigType.INT, ConfigType.STRING
@@ -42,7 +42,7 @@ _OF_MECHANISM = (
     "connections.max.reauth.ms",
 )
 _OF_ONE_LISTENER = frozenset(
-    ("max.connections", "max.connection.creation.rate", *SecurityConfig.rows(), JAAS, CALLBACK_HANDLER)
+    ("max.connections", "max.connection.creation.rate", *SecurityConfig.rows(), JAAS, CALLBACK_HANDLER, LOGIN_HANDLER)
 )
 _NOT_SUPPORTED = {
     "config.providers": "values are not looked up elsewhere; write them out",
@@ -178,7 +178,7 @@ class BrokerSettings:
         return self.broker.with_values({name: text for name, text in own.items() if name in SecurityConfig.rows()})
 
     def own_of_listener(self, listener: str) -> dict[str, str]:
-        """What is set for this listener alone, without the prefix; a mechanism may still stand before the name."""
+        """The settings of this listener alone, without its prefix; a mechanism's prefix may remain."""
         prefix = f"listener.name.{listener.lower()}."
         return {name.removeprefix(prefix): text for name, text in self.properties.items() if name.startswith(prefix)}
 
@@ -187,9 +187,10 @@ _OF_ZOOKEEPER = {"zookeeper.set.acl", "zookeeper.ssl.client.enable"}
 
 
 def broker_settings(properties: Mapping[str, str], stored: Container[str] = ()) -> BrokerSettings:
-    """`stored`: names that the cluster holds. What is misspelt there has no effect, as in Kafka."""
-    if refused := next((name for name in _NOT_SUPPORTED if name in properties), None):
-        raise InvalidSetting(f"{refused}={properties[refused].strip()}: not supported: {_NOT_SUPPORTED[refused]}")
+    """`stored`: names that the cluster holds. A misspelt one has no effect, as in Kafka."""
+    for name in _NOT_SUPPORTED:
+        if name in properties:
+            raise _not_supported(name, properties[name])
     set_here = with_node_id(properties)
     supported = {name: text for name, text in set_here.items() if name in BrokerConfig.table()}
     values = typed_values(supported)
@@ -208,8 +209,28 @@ def broker_settings(properties: Mapping[str, str], stored: Container[str] = ()) 
     return settings
 
 
+def refusals(properties: Mapping[str, str]) -> dict[str, InvalidSetting]:
+    """Why settings are refused, each by itself. `broker_settings` raises one of these, or a rule between settings."""
+    errors: dict[str, InvalidSetting] = {}
+    bound = {part.partition("://")[0].lower() for part in csv(properties.get("listeners"))}
+    for name, text in properties.items():
+        prefixed, row = _OF_LISTENER.fullmatch(name), BrokerConfig.table().get(name) or row_of(name)
+        if name in _NOT_SUPPORTED:
+            errors[name] = _not_supported(name, text)
+        elif row is not None and name not in DYNAMIC_ONLY and (prefixed is None or prefixed[1] in bound):
+            try:
+                row._replace(name=name).read(text)
+            except InvalidSetting as error:
+                errors[name] = error
+    return errors
+
+
+def _not_supported(name: str, text: str) -> InvalidSetting:
+    return InvalidSetting(f"{name}={text.strip()}: not supported: {_NOT_SUPPORTED[name]}")
+
+
 def unknown_protection(listeners: Listeners, properties: Iterable[str]) -> Iterator[str]:
-    """Kafka passes over what it does not know. A misspelt name would leave a listener with less protection than meant.
+    """Kafka ignores unknown names. A misspelt one is refused here: it would leave a listener with less protection.
 
     A mechanism may stand before the name.
     """

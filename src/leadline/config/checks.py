@@ -1,4 +1,4 @@
-"""Checks of values. A check returns what is wrong with a value, in Kafka's words, or None if it is valid.
+"""Checks of values. A check returns the error of a value, in Kafka's words, or None if it is valid.
 
 Pure: values in, texts out.
 """
@@ -13,7 +13,7 @@ _HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")
 
 class ValueCheck(NamedTuple):
     is_valid: Callable[[Any], bool]
-    requirement: str | Callable[[Any], str]  # what an error says: "Value must be at least 1"; {name}: of the setting
+    requirement: str | Callable[[Any], str]  # the text of the error: "Value must be at least 1"; {name}: of the setting
     valid: str  # Kafka's text for the valid values: "[1,...]"
     shown: Callable[[Any], str] = lambda value: f"[{', '.join(value)}]" if isinstance(value, tuple) else str(value)
 
@@ -67,6 +67,12 @@ def checked_late(low: int, high: int) -> ValueCheck:
 
 gzip_level = ValueCheck(
     lambda value: value == -1 or 1 <= value <= 9, "Value must be between 1 and 9 or equal to -1", "[1,...,9] or -1"
+)
+without_credentials = ValueCheck(  # commands and logs show the hosts, but not what was refused
+    lambda connect: connect is None or "@" not in connect.partition("/")[0],
+    "Hosts must have no user and no password before them: these belong in the section Client of a JAAS file",
+    "",
+    shown=lambda _: "[hidden]",
 )
 anything = ValueCheck(lambda value: True, "", "non-null string")
 not_empty = ValueCheck(lambda value: value is None or value != "", "String must be non-empty", "non-empty string")

@@ -46,9 +46,9 @@ class ClusterConfig(Settings):
     )
     controller_socket_timeout_ms: int = setting(30_000, INT, "how long the controller waits for a broker's answer")
     controlled_shutdown_enable: bool = setting(
-        True, BOOLEAN, "whether the broker hands over leadership before it stops"
+        True, BOOLEAN, "whether other brokers take over leadership before the broker stops"
     )
-    controlled_shutdown_max_retries: int = setting(3, INT, "attempts to hand over leadership")
+    controlled_shutdown_max_retries: int = setting(3, INT, "attempts to transfer leadership")
     controlled_shutdown_retry_backoff_ms: int = setting(5000, LONG, "interval between these attempts")
 
     quota_window_num: int = setting(

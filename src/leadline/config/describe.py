@@ -36,6 +36,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3  # set for all brokers while they run
     STATIC_BROKER = 4  # in its server.properties
     DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6  # a log level
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,11 @@ Pure: text in, values out.
     java.security.auth.login.config      the JAAS file: Client logs in to ZooKeeper, KafkaServer serves listeners
     zookeeper.sasl.client                false: no login, and then no such section either
     zookeeper.sasl.clientconfig          the section, if it is not Client
+    java.security.krb5.conf              the file krb5.conf, for logins by GSSAPI
 
 Kafka reads further ones that protect the connection to ZooKeeper. They are refused: each has a name of its own in
-server.properties, or asks for Kerberos. All others concern the JVM and are ignored.
+server.properties, or asks for Kerberos. So are those that take the place of a krb5.conf. All others concern the JVM and
+are ignored.
 """
 
 from collections.abc import Mapping
@@ -17,7 +19,9 @@ from leadline.config.values import InvalidSetting
 KAFKA_OPTS = "KAFKA_OPTS"
 LOGIN_CONFIG = "java.security.auth.login.config"
 SASL_CLIENT, SASL_SECTION = "zookeeper.sasl.client", "zookeeper.sasl.clientconfig"
-_OBEYED = (LOGIN_CONFIG, SASL_CLIENT, SASL_SECTION)
+KRB5_CONF = "java.security.krb5.conf"
+_OBEYED = (LOGIN_CONFIG, SASL_CLIENT, SASL_SECTION, KRB5_CONF)
+_INSTEAD_OF_KRB5_CONF = ("java.security.krb5.realm", "java.security.krb5.kdc")
 _REFUSED = (
     "zookeeper.ssl.",
     "zookeeper.client.secure",
@@ -37,6 +41,8 @@ def system_properties(environment: Mapping[str, str]) -> dict[str, str]:
             continue
         if name in _OBEYED:
             properties[name] = value
+        elif name in _INSTEAD_OF_KRB5_CONF:
+            raise InvalidSetting(f"{KAFKA_OPTS}: -D{name} is not supported: use -D{KRB5_CONF}")
         elif name.startswith(_REFUSED):
             raise InvalidSetting(
                 f"{KAFKA_OPTS}: -D{name} is not supported: use the settings zookeeper.* of server.properties, and "

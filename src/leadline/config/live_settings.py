@@ -19,32 +19,20 @@ class LiveSettings:
 
     def __init__(self, settings: BrokerSettings) -> None:
         self.static: Mapping[str, str] = dict(settings.properties)
+        self.replace(settings)
+
+    def replace(self, settings: BrokerSettings) -> None:
+        """The parts are plain attributes, since requests read them."""
         self.current = settings
-
-    @property
-    def broker(self) -> BrokerConfig:
-        return self.current.broker
-
-    @property
-    def storage(self) -> StorageConfig:
-        return self.current.storage
-
-    @property
-    def topics(self) -> LogConfig:
-        """The defaults of all topics."""
-        return self.current.topics
-
-    @property
-    def listeners(self) -> Listeners:
-        return self.current.listeners
+        self.broker: BrokerConfig = settings.broker
+        self.storage: StorageConfig = settings.storage
+        self.topics: LogConfig = settings.topics  # the defaults of all topics
+        self.listeners: Listeners = settings.listeners
 
     @property
     def request_timeout_s(self) -> float:
-        return self.current.broker.request_timeout_ms / 1000
+        return self.broker.request_timeout_ms / 1000
 
     def layers(self, dynamic_default: Mapping[str, str], dynamic_broker: Mapping[str, str]) -> ConfigLayers:
         """All properties by their source."""
         return ConfigLayers(static=self.static, dynamic_default=dynamic_default, dynamic_broker=dynamic_broker)
-
-    def replace(self, settings: BrokerSettings) -> None:
-        self.current = settings

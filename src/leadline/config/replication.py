@@ -52,5 +52,5 @@ class ReplicationConfig(Settings):
         "the release whose protocol brokers speak with each other",
         version,
         supported_values=("3.7", "3.7.0", "3.7.1", "3.7.2", "3.7-IV4", "3.8", "3.8.0", "3.8.1", "3.8-IV0"),
-        why="bring all brokers to the protocol of 3.7 first",  # brokers say the same in 3.7 and in 3.8
+        why="set 3.7 or 3.8 on all brokers first",  # brokers report the same in 3.7 and in 3.8
     )

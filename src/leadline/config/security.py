@@ -9,18 +9,21 @@ from leadline.config.checks import at_least, one_of
 from leadline.config.settings import Importance, Mode, Settings, setting
 from leadline.config.values import ConfigType, Password
 
-BOOLEAN, INT, LIST, LONG, PASSWORD, STRING = (
+BOOLEAN, DOUBLE, INT, LIST, LONG, PASSWORD, SHORT, STRING = (
     ConfigType.BOOLEAN,
+    ConfigType.DOUBLE,
     ConfigType.INT,
     ConfigType.LIST,
     ConfigType.LONG,
     ConfigType.PASSWORD,
+    ConfigType.SHORT,
     ConfigType.STRING,
 )
 LOW = Importance.LOW
 PER_BROKER = Mode.PER_BROKER
 JAAS = "sasl.jaas.config"  # counts with a listener and a mechanism before it
 CALLBACK_HANDLER = "sasl.server.callback.handler.class"  # likewise
+LOGIN_HANDLER = "sasl.login.callback.handler.class"  # likewise
 _OAUTHBEARER = "org.apache.kafka.common.security.oauthbearer."
 SIGNED_HANDLER = f"{_OAUTHBEARER}OAuthBearerValidatorCallbackHandler"
 UNSECURED_HANDLER = f"{_OAUTHBEARER}internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
@@ -28,6 +31,12 @@ CALLBACK_HANDLERS = (
     SIGNED_HANDLER,
     f"{_OAUTHBEARER}secured.OAuthBearerValidatorCallbackHandler",  # its older name
     UNSECURED_HANDLER,
+)
+UNSECURED_LOGIN_HANDLER = f"{_OAUTHBEARER}internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler"
+LOGIN_HANDLERS = (
+    f"{_OAUTHBEARER}OAuthBearerLoginCallbackHandler",
+    f"{_OAUTHBEARER}secured.OAuthBearerLoginCallbackHandler",  # its older name
+    UNSECURED_LOGIN_HANDLER,
 )
 
 
@@ -84,6 +93,12 @@ class SecurityConfig(Settings):
     sasl_enabled_mechanisms: tuple[str, ...] = setting(
         ("GSSAPI",), LIST, "the mechanisms that clients may choose from", mode=PER_BROKER
     )
+    sasl_kerberos_service_name: str | None = setting(
+        None, STRING, "the first part of the principals of all brokers: kafka of kafka/host@REALM", mode=PER_BROKER
+    )
+    sasl_kerberos_principal_to_local_rules: tuple[str, ...] = setting(
+        ("DEFAULT",), LIST, "rules that turn the name of a Kerberos principal into a user's", mode=PER_BROKER
+    )
     sasl_oauthbearer_jwks_endpoint_url: str | None = setting(
         None, STRING, "where the keys that OAUTHBEARER tokens are signed with come from: an https or file URL"
     )
@@ -109,6 +124,31 @@ class SecurityConfig(Settings):
     sasl_oauthbearer_sub_claim_name: str = setting(
         "sub", STRING, "the claim of a token that holds its user", importance=LOW
     )
+    sasl_oauthbearer_token_endpoint_url: str | None = setting(
+        None, STRING, "where the broker's own tokens come from: an https or file URL"
+    )
+    sasl_login_refresh_window_factor: float = setting(
+        0.8, DOUBLE, "the share of a token's life after which the broker gets another one", mode=PER_BROKER
+    )
+    sasl_login_refresh_window_jitter: float = setting(
+        0.05, DOUBLE, "the random part that is added to that share, at most", mode=PER_BROKER
+    )
+    sasl_login_refresh_min_period_seconds: int = setting(
+        60, SHORT, "how long the broker keeps a token at least", mode=PER_BROKER
+    )
+    sasl_login_refresh_buffer_seconds: int = setting(
+        300, SHORT, "how long before a token expires the broker gets another one at the latest", mode=PER_BROKER
+    )
+    sasl_login_connect_timeout_ms: int | None = setting(
+        None, INT, "how long connecting for a token may take", importance=LOW
+    )
+    sasl_login_read_timeout_ms: int | None = setting(
+        None, INT, "how long the answer with a token may take", importance=LOW
+    )
+    sasl_login_retry_backoff_ms: int = setting(
+        100, LONG, "wait after a first failed attempt to get a token", importance=LOW
+    )
+    sasl_login_retry_backoff_max_ms: int = setting(10_000, LONG, "maximum wait between attempts", importance=LOW)
     connections_max_reauth_ms: int = setting(0, LONG, "how long a login lasts; 0: as long as its connection")
     sasl_server_max_receive_size: int = setting(524_288, INT, "the largest message of a login")
     connection_failed_authentication_delay_ms: int = setting(

@@ -148,7 +148,7 @@ def accepted(why: str) -> UnsupportedRow:
 
 
 def refused(why: str) -> UnsupportedRow:
-    """Settings that keep their default; `why` says what to do instead."""
+    """Settings that keep their default; `why` has the alternative."""
     return UnsupportedRow(Support.REFUSED, why)
 
 

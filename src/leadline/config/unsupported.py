@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from leadline.config import kraft, remote_storage
 from leadline.config.checks import ValueCheck, any_case_of, at_least
-from leadline.config.security import CALLBACK_HANDLER, CALLBACK_HANDLERS, JAAS
+from leadline.config.security import CALLBACK_HANDLER, CALLBACK_HANDLERS, JAAS, LOGIN_HANDLER, LOGIN_HANDLERS
 from leadline.config.settings import Importance, Mode, SettingRow, accepted, refused
 from leadline.config.values import INT_MAX, ConfigType
 
@@ -27,11 +27,11 @@ BOOLEAN, STRING, INT, SHORT, LONG = (
 )
 DOUBLE, LIST, CLASS, PASSWORD = ConfigType.DOUBLE, ConfigType.LIST, ConfigType.CLASS, ConfigType.PASSWORD
 PER_BROKER, CLUSTER_WIDE = Mode.PER_BROKER, Mode.CLUSTER_WIDE
-_CALLBACK_HANDLERS = ValueCheck(
-    lambda name: name in CALLBACK_HANDLERS,
-    f"not supported: Java classes cannot be loaded; must be one of {', '.join(CALLBACK_HANDLERS)}",
-    "",
-)
+
+
+def _class_in(names: tuple[str, ...]) -> ValueCheck:
+    text = f"not supported: Java classes cannot be loaded; must be one of {', '.join(names)}"
+    return ValueCheck(lambda name: name in names, text, "")
 
 
 def rows() -> Iterator[SettingRow]:
@@ -44,8 +44,6 @@ def rows() -> Iterator[SettingRow]:
         _groups,
         _sasl,
         _kerberos,
-        _logins,
-        _oauth,
         _java_tls,
     )
     for group in (*groups, remote_storage.rows):
@@ -116,7 +114,6 @@ def _plugins() -> Iterator[SettingRow]:
     yield row("ssl.engine.factory.class", CLASS, None, "a class that does TLS", importance=LOW, mode=PER_BROKER)
     yield row("sasl.client.callback.handler.class", CLASS, None, "a class that logs in to other brokers")
     yield row("sasl.login.class", CLASS, None, "a class that keeps the broker's own login")
-    yield row("sasl.login.callback.handler.class", CLASS, None, "a class that finds the broker's own login")
     yield row("security.providers", STRING, None, "classes that provide security algorithms", importance=LOW)
     yield row(
         "principal.builder.class",
@@ -184,12 +181,14 @@ def _sasl() -> Iterator[SettingRow]:
     row = accepted(
         f"it counts with a listener and a mechanism: listener.name.<listener>.oauthbearer.{CALLBACK_HANDLER}"
     )
-    yield row(CALLBACK_HANDLER, CLASS, None, "the class that checks OAUTHBEARER tokens", _CALLBACK_HANDLERS)
+    yield row(CALLBACK_HANDLER, CLASS, None, "the class that checks OAUTHBEARER tokens", _class_in(CALLBACK_HANDLERS))
+    row = accepted(f"it counts with a listener and a mechanism: listener.name.<listener>.oauthbearer.{LOGIN_HANDLER}")
+    meaning = "the class that gets the token by which the broker logs in to others"
+    yield row(LOGIN_HANDLER, CLASS, None, meaning, _class_in(LOGIN_HANDLERS))
 
 
 def _kerberos() -> Iterator[SettingRow]:
-    row = accepted("there is no GSSAPI")
-    yield row("sasl.kerberos.service.name", STRING, None, "the broker's name to Kerberos", mode=PER_BROKER)
+    row = accepted("a broker logs in with its key table, and libkrb5 renews its ticket")
     yield row("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", "path of kinit", mode=PER_BROKER)
     yield row(
         "sasl.kerberos.ticket.renew.window.factor",
@@ -200,41 +199,16 @@ def _kerberos() -> Iterator[SettingRow]:
     )
     yield row("sasl.kerberos.ticket.renew.jitter", DOUBLE, 0.05, "random part added to it", mode=PER_BROKER)
     yield row("sasl.kerberos.min.time.before.relogin", LONG, 60_000, "interval between attempts", mode=PER_BROKER)
-    yield row(
-        "sasl.kerberos.principal.to.local.rules",
-        LIST,
-        ("DEFAULT",),
-        "rules that turn a Kerberos name into a user's",
-        mode=PER_BROKER,
-    )
-
-
-def _logins() -> Iterator[SettingRow]:
-    row = accepted("brokers do not log in to each other by OAUTHBEARER")
-    for name, kind, default, meaning in (
-        ("refresh.window.factor", DOUBLE, 0.8, "the share of a login's life after which it is renewed"),
-        ("refresh.window.jitter", DOUBLE, 0.05, "random part added to it"),
-        ("refresh.min.period.seconds", SHORT, 60, "how long a login lasts at least"),
-        ("refresh.buffer.seconds", SHORT, 300, "how long before its end a login is renewed at the latest"),
-    ):
-        yield row(f"sasl.login.{name}", kind, default, meaning, mode=PER_BROKER)
-    yield row("sasl.login.connect.timeout.ms", INT, None, "how long connecting for a token may take", importance=LOW)
-    yield row("sasl.login.read.timeout.ms", INT, None, "how long the answer with a token may take", importance=LOW)
-    yield row("sasl.login.retry.backoff.max.ms", LONG, 10_000, "maximum wait between attempts", importance=LOW)
-    yield row("sasl.login.retry.backoff.ms", LONG, 100, "wait after the first attempt", importance=LOW)
-
-
-def _oauth() -> Iterator[SettingRow]:
-    row = accepted("brokers do not log in to each other by OAUTHBEARER")
-    yield row("sasl.oauthbearer.token.endpoint.url", STRING, None, "where the broker's own tokens come from")
 
 
 def _java_tls() -> Iterator[SettingRow]:
-    row = accepted("it belongs to Java's TLS")
+    row = refused("OpenSSL does TLS here, not a provider of Java; leave it out")
     yield row("ssl.provider", STRING, None, "the security provider", mode=PER_BROKER)
+    row = refused("certificates are checked as PKIX demands; leave it at PKIX")
+    yield row("ssl.trustmanager.algorithm", STRING, "PKIX", "how trust is established", mode=PER_BROKER)
+    row = accepted("it belongs to Java's TLS")
     yield row("ssl.protocol", STRING, "TLSv1.3", "Java's context; ssl.enabled.protocols decides", mode=PER_BROKER)
     yield row("ssl.keymanager.algorithm", STRING, "SunX509", "how keys are chosen", mode=PER_BROKER)
-    yield row("ssl.trustmanager.algorithm", STRING, "PKIX", "how trust is established", mode=PER_BROKER)
     yield row(
         "ssl.secure.random.implementation", STRING, None, "the source of randomness", importance=LOW, mode=PER_BROKER
     )

@@ -60,7 +60,7 @@ _RANGES = {
 
 
 def read(kind: ConfigType, text: str) -> Value:
-    """Raises ValueError with what is wrong with the text, in Kafka's words."""
+    """Raises ValueError with the error in the text, in Kafka's words."""
     text = text.strip(BLANK)
     if kind is ConfigType.BOOLEAN:
         return _boolean(text)

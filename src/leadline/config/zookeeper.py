@@ -5,7 +5,7 @@ Pure: a table.
 
 from dataclasses import dataclass
 
-from leadline.config.checks import at_least
+from leadline.config.checks import at_least, without_credentials
 from leadline.config.settings import Importance, Settings, setting
 from leadline.config.values import ConfigType, Password
 
@@ -21,7 +21,7 @@ HIGH, LOW = Importance.HIGH, Importance.LOW
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ZooKeeperConfig(Settings):
-    """How a broker reaches ZooKeeper, and what it protects there."""
+    """How a broker reaches ZooKeeper, and how it protects its nodes."""
 
     __slots__ = ()
 
@@ -29,6 +29,7 @@ class ZooKeeperConfig(Settings):
         None,
         STRING,
         "hosts of ZooKeeper and the root path; not set: a single node without ZooKeeper",
+        without_credentials,
         importance=HIGH,
     )
     zookeeper_session_timeout_ms: int = setting(
@@ -55,12 +56,12 @@ class ZooKeeperConfig(Settings):
     zookeeper_ssl_keystore_location: str | None = setting(None, STRING, "the file with the key for ZooKeeper")
     zookeeper_ssl_keystore_password: Password | None = setting(None, PASSWORD, "the password of that file")
     zookeeper_ssl_keystore_type: str | None = setting(
-        None, STRING, "the format of the file with the key; unset: its name tells"
+        None, STRING, "the format of the file with the key; unset: derived from its name"
     )
     zookeeper_ssl_truststore_location: str | None = setting(None, STRING, "file of certificates trusted for ZooKeeper")
     zookeeper_ssl_truststore_password: Password | None = setting(None, PASSWORD, "the password of that file")
     zookeeper_ssl_truststore_type: str | None = setting(
-        None, STRING, "the format of the file of trusted certificates; unset: its name tells"
+        None, STRING, "the format of the file of trusted certificates; unset: derived from its name"
     )
     zookeeper_ssl_protocol: str = setting(
         "TLSv1.2", STRING, "the version of TLS, if zookeeper.ssl.enabled.protocols is not set", importance=LOW

@@ -1,4 +1,4 @@
-"""The protocol: what goes over the wire, and nothing else.
+"""The protocol: the bytes on the wire, and nothing else.
 
     schema.txt   every message of an Apache Kafka 3.8 broker in ZooKeeper mode, in one text that explains itself
     schema       reads that text, a message at a time

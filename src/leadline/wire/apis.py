@@ -1,6 +1,6 @@
 """The requests that a 3.8 broker in ZooKeeper mode answers, by api key, with their versions.
 
-What is advertised is in THE TABLE of `leadline.api`.
+THE TABLE of `leadline.api` has the advertised versions.
 
 Which header goes with a version follows from whether that version is flexible, with two exceptions:
 

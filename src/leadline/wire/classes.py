@@ -1,6 +1,6 @@
 """Makes the classes of a message, from its part of the schema, when it is first asked for.
 
-Keyword arguments only, all with the defaults of the schema; equal if all fields are; shown with what is not default.
+Keyword arguments only, all with the defaults of the schema; equal if all fields are; shown without defaults.
 The structs of a message are attributes of its class, all on one level: `FetchRequest.FetchPartition`.
 
 A field that holds a struct holds, by default, one that is shared and refuses to be changed: assign a new one.
@@ -12,12 +12,14 @@ from functools import cache
 from typing import ClassVar, NoReturn, TypeVar, dataclass_transform
 
 from leadline.model import NO_ID, Buffer
+from leadline.runtime.steps import Steps
 from leadline.wire import schema
 from leadline.wire.primitives import Piece
 from leadline.wire.schema import EMPTY
 
 Decoder = Callable[[Buffer, int], "tuple[Message, int]"]
 Encoder = Callable[["Message", bytearray], list[Piece]]
+StepEncoder = Callable[["Message", bytearray], Steps[list[Piece]]]
 
 
 @dataclass_transform(kw_only_default=True)
@@ -56,6 +58,7 @@ class Message(Struct):
     structs: ClassVar[dict[str, type[Struct]]]
     decoders: ClassVar[dict[int, Decoder]]  # by version, once compiled
     encoders: ClassVar[dict[int, Encoder]]
+    step_encoders: ClassVar[dict[int, StepEncoder]]  # for long messages
 
 
 S = TypeVar("S", bound=Struct)
@@ -92,7 +95,7 @@ def message_class(name: str) -> type[Message]:
     assert isinstance(kind, type)
     assert issubclass(kind, Message)
     kind.API_KEY, kind.VERSIONS, kind.FLEXIBLE = spec.head.api_key, spec.head.versions, spec.head.flexible
-    kind.structs, kind.decoders, kind.encoders = {}, {}, {}
+    kind.structs, kind.decoders, kind.encoders, kind.step_encoders = {}, {}, {}, {}
     for struct in spec.structs:
         inner = namespace[struct.name]
         assert isinstance(inner, type)

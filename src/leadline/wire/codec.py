@@ -3,7 +3,7 @@
     request = decode(FetchRequest, data, version=16)
     pieces = encode(FetchResponse(...), version=16)
 
-`decode` raises MalformedRequest for whatever is not exactly one such message, and nothing else.
+`decode` raises MalformedRequest for anything but exactly one such message, and no other error.
 Strings come out as str, bytes as bytes, ids as UUID, arrays as lists; records as memoryview slices of the data.
 
 What `encode` returns is a list of pieces, to be sent one behind the other: bytes, and whatever stood in a records
@@ -15,9 +15,10 @@ from collections.abc import Iterable
 from typing import TypeVar, cast
 
 from leadline.model import Buffer
+from leadline.runtime.steps import Steps
 from leadline.wire.classes import Message
 from leadline.wire.decoder import compile_decoder
-from leadline.wire.encoder import compile_encoder
+from leadline.wire.encoder import compile_encoder, compile_step_encoder
 from leadline.wire.primitives import MalformedRequest, Piece, piece_length
 
 M = TypeVar("M", bound=Message)
@@ -50,6 +51,15 @@ def encode_behind(start: bytearray, message: Message, version: int) -> list[Piec
     if encoder is None:
         _check_version(type(message), version)
         encoder = message.encoders[version] = compile_encoder(type(message), version)
+    return encoder(message, start)
+
+
+def encode_in_steps(start: bytearray, message: Message, version: int) -> Steps[list[Piece]]:
+    """As `encode_behind`, for a long message that is encoded over several turns of the loop."""
+    encoder = message.step_encoders.get(version)
+    if encoder is None:
+        _check_version(type(message), version)
+        encoder = message.step_encoders[version] = compile_step_encoder(type(message), version)
     return encoder(message, start)
 
 

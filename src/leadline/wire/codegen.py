@@ -38,7 +38,7 @@ class SourceLines:
         self._indent -= 1
 
     def fresh(self, prefix: str) -> str:
-        """A local name that nobody else has."""
+        """A new local name."""
         self._count += 1
         return f"{prefix}{self._count}"
 

@@ -1,7 +1,7 @@
 """Writes and compiles the function that decodes one version of a message: flat, all structs in nested loops.
 
-Nothing that a peer says is believed: a length is held against the bytes that are left before anything is made of it,
-a count against the least that so many elements take. How deep structs nest is up to the schema alone.
+A peer's numbers are not trusted: a length is compared with the remaining bytes before anything is allocated, and a
+count with the least size of that many elements. The schema alone decides how deep structs nest.
 As an element may take one byte here and hundreds in memory, there is a limit to all elements of a message together.
 It keeps the worst request of few bytes below 50 MB, and decoded within half a second. Requests of clients have hundreds
 of elements, those between brokers one for each partition: lists of numbers, such as replicas, hardly count.
@@ -103,7 +103,7 @@ class _Writer:
             self._ids.append(target)
 
     def _flush(self) -> None:
-        """Reads the values gathered so far, all at once."""
+        """Reads the values gathered until now, in one call."""
         if [code for code, _ in self._run] == ["B"]:
             self.source.line(f"{self._run[0][1]} = data[p]")
             self.source.line("p += 1")
@@ -204,7 +204,7 @@ class _Writer:
         self.source.line(f"{target} = {value}")
 
     def _tags(self, spec: schema.StructSchema, target: str, path: str) -> None:
-        """The count of tagged fields is read along with what stands before it, as it is nearly always 0."""
+        """The count of tagged fields is read together with the values before it, as it is nearly always 0."""
         line, block = self.source.line, self.source.block
         fields = spec.tagged(self.version)
         for field in fields:
@@ -225,7 +225,7 @@ class _Writer:
                 line(f"p = skip_tags(data, p, {count}, {path!r})")
 
     def _count(self, n: str, path: str) -> None:
-        """Takes so many elements from those that are left."""
+        """Subtracts `n` elements from the rest."""
         self.source.line(f"left -= {n}")
         with self.source.block("if left < 0:"):
             self.source.line(f"raise too_many({path!r}, p, {n})")

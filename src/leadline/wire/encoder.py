@@ -5,13 +5,15 @@ Messages are ours, so nothing is checked beyond what Python checks by itself: wh
 `misfit` then looks for the field at fault.
 
 A SharedArray is encoded once, with the first request that contains it. The others copy the bytes.
+
+For long messages there is a function that encodes in steps: it yields after each struct of an array.
 """
 
 import struct
 
 from leadline.model import NO_ID
 from leadline.wire import primitives, schema
-from leadline.wire.classes import Encoder, Message, SharedArray
+from leadline.wire.classes import Encoder, Message, SharedArray, StepEncoder
 from leadline.wire.codegen import CODES, SourceLines
 from leadline.wire.encode_errors import NotInVersion, misfit
 from leadline.wire.schema import EMPTY
@@ -22,9 +24,15 @@ def compile_encoder(kind: type[Message], version: int) -> Encoder:
     return function  # type: ignore[return-value]
 
 
+def compile_step_encoder(kind: type[Message], version: int) -> StepEncoder:
+    writer = _Writer(kind, version, in_steps=True)
+    function = writer.source.compile(f"{kind.__name__} v{version}, encode in steps", "encode")
+    return function  # type: ignore[return-value]
+
+
 class _Writer:
-    def __init__(self, kind: type[Message], version: int) -> None:
-        self.kind, self.version = kind, version
+    def __init__(self, kind: type[Message], version: int, *, in_steps: bool = False) -> None:
+        self.kind, self.version, self._in_steps = kind, version, in_steps
         self.is_flexible = version in kind.FLEXIBLE
         names = {"NO_ID": NO_ID, "StructError": struct.error, "misfit": misfit, "SharedArray": SharedArray}
         self.source = SourceLines({**vars(primitives), **kind.structs, **names, "NotInVersion": NotInVersion})
@@ -75,7 +83,7 @@ class _Writer:
         self._run.append((CODES[kind], f"{value}.bytes" if kind == "uuid" else value))
 
     def _flush(self) -> None:
-        """Writes the values gathered so far, all at once."""
+        """Writes the values gathered until now, in one call."""
         if [code for code, _ in self._run] == ["x"]:
             self.source.line(f"{self._out}.append(0)")
         elif self._run:
@@ -165,6 +173,8 @@ class _Writer:
             else:
                 self._lengthy(field.kind, element, False, self.is_flexible)
             self._flush()
+            if self._in_steps and field.struct is not None:
+                self.source.line("yield")
 
     def _one_struct(self, spec: schema.StructSchema, value: str, is_nullable: bool, path: str) -> None:
         local = self.source.fresh("x")
@@ -180,7 +190,7 @@ class _Writer:
             self._struct(spec, local, path)
 
     def _tags(self, spec: schema.StructSchema, value: str, path: str) -> None:
-        """Nearly always there are none to write: then their count goes along with what stands before it."""
+        """Nearly always there are none to write: then their count is written together with the values before it."""
         line, block = self.source.line, self.source.block
         fields = spec.tagged(self.version)
         if not fields:

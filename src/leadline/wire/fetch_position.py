@@ -19,7 +19,7 @@ NO_TOPIC_ID = bytes(16)
 
 
 class FetchPosition(NamedTuple):
-    """Where a replica or a consumer reads a partition, and what it knows of that partition."""
+    """The position of a replica or a consumer in a partition, with its epochs and limits."""
 
     topic_id: bytes  # the 16 bytes of the id: hashing a UUID takes far longer; NO_TOPIC_ID: the topic goes by its name
     partition: int

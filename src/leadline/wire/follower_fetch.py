@@ -1,4 +1,4 @@
-"""The fetch of a follower and its response, encoded and decoded by hand: this costs a fraction of what the codec does.
+"""The fetch of a follower and its response, encoded and decoded by hand: this costs a fraction of the codec's time.
 
 A follower in a session sends Fetch v16 with topic ids. It names the partitions whose position changed and forgets none.
 The response has records and watermarks, and no errors. Every other fetch is left to the codec.
@@ -57,7 +57,7 @@ class FollowerFetchRequest(NamedTuple):
 
 
 class FetchedPartition(NamedTuple):
-    """What a response says of a partition."""
+    """The part of a response about one partition."""
 
     topic_id: bytes
     partition: int

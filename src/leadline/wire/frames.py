@@ -1,6 +1,6 @@
-"""What stands around a message on a connection: its size (int32), a header, then the message.
+"""The frame of a message on a connection: its size (int32), a header, then the message.
 
-The size counts what follows it; whoever reads a socket takes it off and hands over the rest, the frame.
+The size counts the bytes after it; the reader of a socket removes it and passes on the rest, the frame.
 The first eight bytes of a request are the same in all versions of everything, so that even a request that cannot be
 understood can be answered, or told about in a log.
 """
@@ -10,10 +10,11 @@ from struct import Struct
 from typing import NamedTuple, TypeVar
 
 from leadline.model import Buffer
+from leadline.runtime.steps import Steps
 from leadline.wire import messages
 from leadline.wire.apis import APIS, Api
 from leadline.wire.classes import Message, SharedArray
-from leadline.wire.codec import decode, decode_from, encode, encode_behind, length
+from leadline.wire.codec import decode, decode_from, encode, encode_behind, encode_in_steps, length
 from leadline.wire.primitives import (
     BUFFERS,
     MalformedRequest,
@@ -79,7 +80,7 @@ def client_id_of(frame: Buffer) -> str | None:
 
 
 def is_head_known(front: Buffer) -> bool:
-    """Whether the beginning of a frame has its whole header. TooManyTags: nobody should wait for the rest."""
+    """Whether the beginning of a frame has its whole header. TooManyTags: the rest need not be awaited."""
     if len(front) < FRONT.size:
         return False
     try:
@@ -106,7 +107,7 @@ def _client_id(frame: Buffer) -> tuple[str | None, int]:
 
 @lru_cache(maxsize=1024)
 def _text(data: bytes) -> str:
-    """Clients say the same name with every request."""
+    """Clients send the same name with every request."""
     return text(data)
 
 
@@ -144,9 +145,19 @@ def request_bytes(message: Message, version: int, correlation_id: int, client_id
 
 
 def response_frame(message: Message, version: int, correlation_id: int) -> list[Piece]:
-    header = _RESPONSES[_api(message).response_header_version(version)]
-    start = bytearray(header.pack(0, correlation_id))
+    start = _response_start(message, version, correlation_id)
     return _sized(start, encode_behind(start, message, version))
+
+
+def response_frame_in_steps(message: Message, version: int, correlation_id: int) -> Steps[list[Piece]]:
+    start = _response_start(message, version, correlation_id)
+    return _sized(start, (yield from encode_in_steps(start, message, version)))
+
+
+def _response_start(message: Message, version: int, correlation_id: int) -> bytearray:
+    """The size, which is filled in later, and the header."""
+    header = _RESPONSES[_api(message).response_header_version(version)]
+    return bytearray(header.pack(0, correlation_id))
 
 
 def parse_response(kind: type[M], frame: Buffer, version: int) -> tuple[int, M]:

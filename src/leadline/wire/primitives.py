@@ -1,4 +1,4 @@
-"""The smallest parts of the protocol, and the one error for bytes that are not what they should be.
+"""The smallest parts of the protocol, and the one error for malformed bytes.
 
 What the compiled functions of `decoder` and `encoder` call: variable-length integers, ids, tagged fields to skip,
 records to put in. The functions that only describe what is wrong return the error; it is raised where it was found.
@@ -16,12 +16,12 @@ MAX_STRING = 0x7FFF
 MOST_ELEMENTS = 250_000  # of all arrays and tagged fields of a message together
 MOST_TAGS = 100  # tagged fields of one structure; Kafka's own have three at most, and a newer release may have more
 _MAX_VARINT = 0x7FFF_FFFF
-_JOIN_BELOW = 8192  # records of fewer bytes are copied behind what stands before them: one piece less to send
+_JOIN_BELOW = 8192  # records of fewer bytes are copied behind the preceding bytes: one piece less to send
 _INT32 = Struct(">i")
 
 
 class MalformedRequest(Exception):
-    """Bytes of a peer that are no message: names the message and its version, the byte and what is wrong there."""
+    """Bytes of a peer that are not a message: names the message, its version, the byte and the error."""
 
     def __init__(self, what: str, position: int, reason: str) -> None:
         super().__init__(f"{what}: at byte {position}: {reason}")
@@ -29,11 +29,11 @@ class MalformedRequest(Exception):
 
 
 class TooManyTags(MalformedRequest):
-    """It can be said before all of them have arrived."""
+    """It is raised before all of them have arrived."""
 
 
 class Slice(Protocol):
-    """Bytes that are somewhere else, in a file: put into a reply as they are."""
+    """Bytes in a file, which become part of a reply unchanged."""
 
     @property
     def length(self) -> int: ...
@@ -81,17 +81,34 @@ def bad_tag_size(what: str, position: int, stop: int) -> MalformedRequest:
     return MalformedRequest(what, position, f"a tagged field that should end at byte {stop}")
 
 
-def read_varint(data: Buffer, position: int, what: str) -> tuple[int, int]:
-    """An unsigned number of at most 31 bits and the position behind it. IndexError past the end."""
-    value, shift, at = 0, 0, position
-    while (byte := data[at]) > 0x7F and shift < 28:
+def read_unsigned(data: Buffer, at: int, most: int) -> tuple[int, int]:
+    """A number in at most `most` bytes, seven bits each, the least significant first; and the position after it.
+
+    IndexError past the end of the data, ValueError beyond `most` bytes.
+    """
+    byte = data[at]
+    value, shift = byte & 0x7F, 7
+    while byte > 0x7F:
+        if shift == 7 * most:
+            raise ValueError(f"a variable-length integer of more than {most} bytes")
+        at += 1
+        byte = data[at]
         value |= (byte & 0x7F) << shift
         shift += 7
-        at += 1
-    value |= byte << shift
+    return value, at + 1
+
+
+def read_varint(data: Buffer, position: int, what: str) -> tuple[int, int]:
+    """An unsigned number of at most 31 bits and the position behind it. IndexError past the end."""
+    if (byte := data[position]) < 0x80:  # nearly all of them
+        return byte, position + 1
+    try:
+        value, end = read_unsigned(data, position, 5)
+    except ValueError:
+        value = end = _MAX_VARINT + 1
     if value > _MAX_VARINT:
         raise MalformedRequest(what, position, "a varint of more than 31 bits")
-    return value, at + 1
+    return value, end
 
 
 def write_varint(value: int) -> bytes:
@@ -164,7 +181,7 @@ codecs.register_error(_AS_JAVA, _replace_as_java)
 
 
 def text(data: Buffer) -> str:
-    """Of bytes that need not be UTF-8, as Kafka reads them: U+FFFD for what is not."""
+    """Of bytes that need not be UTF-8, as Kafka reads them: U+FFFD for invalid bytes."""
     return str(data, "utf-8", _AS_JAVA)
 
 

@@ -16,7 +16,7 @@ NEVER = range(0)
 
 Default = bool | int | float | str | bytes | UUID | tuple[()] | None
 
-# What a field is if the text does not say. Types that are not here are structs.
+# The defaults of fields, where the text has none. Types that are not here are structs.
 PRIMITIVES: dict[str, Default] = {
     "bool": False,
     "int8": 0,

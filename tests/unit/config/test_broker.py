@@ -1,17 +1,23 @@
 """What a server.properties gives a broker."""
 
+import ast
 import re
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import leadline
+from leadline.config import unsupported
 from leadline.config.authorizer import ACL_AUTHORIZER
 from leadline.config.broker import BrokerConfig, broker_settings
 from leadline.config.describe import ConfigLayers
+from leadline.config.settings import Support
 from leadline.config.topic import LogConfig
 from leadline.config.values import LONG_MAX, InvalidSetting
 
+KAFKAS_SETTINGS = 313  # of a broker of Kafka 3.8
 KAFKAS_OWN_FILE = {
     "broker.id": "0",
     "num.network.threads": "3",
@@ -107,7 +113,7 @@ def test_the_two_names_of_the_id_are_one() -> None:
             r"process\.roles=broker: not supported: there is no KRaft; set zookeeper\.connect",
         ),
         ({"config.providers": "file"}, r"config\.providers=file: not supported"),
-        ({"inter.broker.protocol.version": "2.8"}, r"not supported: bring all brokers to the protocol of 3\.7 first"),
+        ({"inter.broker.protocol.version": "2.8"}, r"not supported: set 3\.7 or 3\.8 on all brokers first"),
         ({"inter.broker.protocol.version": "9"}, "Version 9 is not a valid version"),
         ({"metric.reporters": "com.example.Reporter"}, "not supported: Java classes cannot be loaded"),
         ({"offsets.commit.required.acks": "1"}, "not supported: commits wait for all in-sync replicas"),
@@ -153,6 +159,9 @@ def test_a_listener_has_its_own_settings_and_else_those_of_all() -> None:
         {"zookeeper.ssl.crl.enable": "true"},
         {"zookeeper.ssl.ocsp.enable": "true"},
         {"principal.builder.class": "my.Own"},
+        {"ssl.provider": "BCJSSE"},
+        {"ssl.trustmanager.algorithm": "my.Own"},
+        {"listener.name.plaintext.ssl.provider": "BCJSSE"},
     ],
     ids=lambda properties: next(iter(properties)),
 )
@@ -168,7 +177,7 @@ def test_what_promises_protection_is_refused_by_name(properties: dict[str, str])
 def test_a_setting_without_effect_is_named_with_the_reason() -> None:
     settings = broker_settings(
         {
-            "ssl.provider": "SunJSSE",
+            "ssl.keymanager.algorithm": "PKIX",
             "sasl.jaas.config": JAAS,
             "listener.name.elsewhere.ssl.keystore.location": "/x",
         }
@@ -177,7 +186,7 @@ def test_a_setting_without_effect_is_named_with_the_reason() -> None:
         "listener.name.elsewhere.ssl.keystore.location (no listener has this name)",
         "sasl.jaas.config (it counts with a listener and a mechanism: "
         "listener.name.<listener>.<mechanism>.sasl.jaas.config)",
-        "ssl.provider (it belongs to Java's TLS)",
+        "ssl.keymanager.algorithm (it belongs to Java's TLS)",
     )
 
 
@@ -223,22 +232,63 @@ def test_a_setting_that_no_listener_can_have_of_its_own_is_named() -> None:
 
 # What is read within the tables themselves, and comes out of them under another name.
 WORKED_OUT = {
-    "listeners": "advertised_listeners listener_security_protocol_map",
+    "listeners": "listeners advertised_listeners listener_security_protocol_map",
     "between brokers": "control_plane_listener_name inter_broker_listener_name security_inter_broker_protocol",
+    "storage": "log_dir",
+    "identity": "node_id",
     "topics": "log_retention_hours log_retention_minutes log_roll_hours log_roll_jitter_hours",
-    "topic": "message_timestamp_difference_max_ms message_timestamp_type",
+    "topic": "cleanup_policy message_timestamp_difference_max_ms message_timestamp_type",
     "only one value": "group_coordinator_rebalance_protocols inter_broker_protocol_version",
 }
+# How the objects that hold settings are called where they are read. A setting may share its name with other things.
+HOLDERS = {"config", "_config", "broker", "limits", "storage", "settings", "_settings"}
+
+
+def settings_read(source: str) -> Iterator[str]:
+    """The fields that are read of such an object, or of what a call returns that makes one."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute):
+            holder = node.value
+            name = holder.attr if isinstance(holder, ast.Attribute) else getattr(holder, "id", "")
+            if name in HOLDERS or isinstance(holder, ast.Call):
+                yield node.attr
 
 
 def test_each_setting_that_counts_as_obeyed_is_read_by_the_broker() -> None:
     root = Path(leadline.__file__).parent
-    sources = [path for path in root.rglob("*.py") if path.relative_to(root).parts[0] not in ("config", "cli", "spark")]
-    words = {word for path in sources for word in re.findall(r"\w+", path.read_text())}
+    others = ("config", "cli", "spark", "admin", "console", "testing", "simulation")
+    sources = [path for path in root.rglob("*.py") if path.relative_to(root).parts[0] not in others]
+    read = {field for path in sources for field in settings_read(path.read_text())}
     worked_out = set(" ".join(WORKED_OUT.values()).split())
     fields = {row.field for table in (BrokerConfig, LogConfig) for row in table.rows().values()}
-    assert fields - words == worked_out - words
+    assert fields - read == worked_out - read
     assert worked_out <= fields
+
+
+@pytest.mark.parametrize(
+    ("source", "fields"),
+    [
+        ("self._settings.broker.num_partitions", {"num_partitions"}),
+        ("log.config.segment_bytes + 1", {"segment_bytes"}),
+        ("request.node_id", set()),
+        ("node_id", set()),
+        ("topic_config('x').segment_ms", {"segment_ms"}),
+    ],
+)
+def test_a_name_that_only_looks_like_a_setting_does_not_count(source: str, fields: set[str]) -> None:
+    assert set(settings_read(source)) - {"broker", "config"} == fields
+
+
+def test_the_decision_has_the_number_of_settings_of_each_standing() -> None:
+    supports = Counter(row.support for row in unsupported.rows())
+    rows = {
+        "obeyed": KAFKAS_SETTINGS - supports.total(),
+        "refused": supports[Support.REFUSED],
+        "accepted": supports[Support.ACCEPTED],
+    }
+    text = (Path(__file__).parents[3] / "docs/decisions/0013-settings-as-tables.md").read_text()
+    written = re.findall(r"^\| (obeyed|refused|accepted) \| (\d+) \|", text, re.MULTILINE)
+    assert {name: int(count) for name, count in written} == rows
 
 
 def test_a_topics_settings_that_cannot_be_obeyed_are_named_and_the_others_hold() -> None:

@@ -20,6 +20,14 @@ def test_what_zookeepers_login_is_chosen_by_is_obeyed() -> None:
     }
 
 
+def test_the_configuration_of_kerberos_is_a_file_and_what_would_take_its_place_is_refused_by_name() -> None:
+    text = "-Djava.security.krb5.conf=/etc/other.conf -Dsun.security.krb5.debug=true"
+    assert system_properties({"KAFKA_OPTS": text}) == {"java.security.krb5.conf": "/etc/other.conf"}
+    for name in ("java.security.krb5.realm", "java.security.krb5.kdc"):
+        with pytest.raises(InvalidSetting, match=f"-D{name} is not supported: use -Djava.security.krb5.conf"):
+            system_properties({"KAFKA_OPTS": f"{text} -D{name}=X"})
+
+
 @pytest.mark.parametrize(
     "name",
     ["zookeeper.client.secure", "zookeeper.ssl.keyStore.location", "zookeeper.sasl.client.username"],

@@ -2,7 +2,7 @@
 
 import pytest
 
-from leadline.config.properties import parse_properties, property_text
+from leadline.config.properties import decode_properties, parse_properties, property_text
 
 
 @pytest.mark.parametrize(
@@ -58,6 +58,16 @@ def test_an_escaped_backslash_at_the_end_does_not_continue_the_line() -> None:
     assert parse_properties("path=C:\\\\\na=1") == {"path": "C:\\", "a": "1"}
 
 
-@pytest.mark.parametrize("value", ["plain", "a b", " a", "=a", ":a", "C:\\x", "a\\", "1\n2\t3\r4", 'x="y";', ""])
+WRITTEN = ["plain", "a b", " a", "=a", ":a", "C:\\x", "a\\", "1\n2\t3\r4", 'x="y";', "", "größe", "\u4e16\U0001f600"]
+
+
+@pytest.mark.parametrize("value", WRITTEN)
 def test_a_value_that_is_written_is_read_again(value: str) -> None:
-    assert parse_properties(f"# first\nname={property_text(value)}\nother=1\n") == {"name": value, "other": "1"}
+    content = f"# first\nname={property_text(value)}\nother=1\n".encode("ascii")
+    assert decode_properties(content) == {"name": value, "other": "1"}
+
+
+def test_a_file_is_read_as_java_reads_it() -> None:
+    assert decode_properties(b"a=gr\xfcn") == {"a": "gr\xfcn"}
+    assert decode_properties("a=gr\xfcn".encode()) == {"a": "gr\xc3\xbcn"}
+    assert decode_properties(rb"a=\ud83d\ude00 \ud83d") == {"a": "\U0001f600 \ufffd"}

@@ -5,8 +5,9 @@ from uuid import UUID
 
 import pytest
 
+from leadline.runtime.steps import exhaust
 from leadline.wire.classes import message_class
-from leadline.wire.codec import decode, decode_from, encode, encode_behind, length, to_bytes
+from leadline.wire.codec import decode, decode_from, encode, encode_behind, encode_in_steps, length, to_bytes
 from leadline.wire.encode_errors import NotInVersion
 from leadline.wire.messages import (
     ConsumerProtocolSubscription,
@@ -37,6 +38,14 @@ def test_every_version_of_every_message_comes_back_as_it_was(name: str) -> None:
             data = to_bytes(message, version)
             for form in (data, bytearray(data), memoryview(data)):
                 assert decode(type(message), form, version) == message
+
+
+@pytest.mark.parametrize("name", ["MetadataResponse", "FetchResponse", "UpdateMetadataRequest"])
+def test_a_message_that_is_encoded_in_steps_has_the_same_bytes(name: str) -> None:
+    for version in message_class(name).VERSIONS:
+        message = Randomly(version).message(name, version)
+        start = bytearray(b"start")
+        assert exhaust(encode_in_steps(start, message, version)) == encode_behind(bytearray(b"start"), message, version)
 
 
 def test_a_heartbeat_is_encoded_to_its_known_bytes() -> None:
