@@ -12,7 +12,7 @@ Format, big-endian; 61 bytes, then the records:
 
 Attributes: codec (bits 0-2), timestamp type (3: log append time), transactional (4), control (5),
 delete horizon (6: the base timestamp is the time at which tombstones may go).
-The broker assigns offset and epoch, which the CRC does not cover; what the producer wrote stays as it is.
+The broker assigns offset and epoch, which the CRC does not cover; the producer's bytes stay unchanged.
 
 Pure: no file, no clock.
 """
@@ -50,7 +50,7 @@ _TIMESTAMP = Struct(">q")
 
 
 class Header(NamedTuple):
-    """The fields as they stand in the batch, and what follows from them."""
+    """The fields of the batch, and values derived from them."""
 
     base_offset: Offset
     length: int
@@ -139,12 +139,12 @@ def crc_of(data: Buffer, position: int, size: int) -> int:
 
 
 def put_crc(data: bytearray | memoryview, position: int, size: int) -> None:
-    """Make it fit what it covers."""
+    """Recompute the CRC."""
     _CRC.pack_into(data, position + CRC_AT, crc_of(data, position, size))
 
 
 def walk(data: Buffer, position: int = 0) -> Iterator[tuple[int, Header]]:
-    """Each whole batch with its position; what is cut off at the end is left out. Checks the frame, not the CRC."""
+    """Each whole batch with its position; an incomplete one at the end is left out. Checks the frame, not the CRC."""
     end = len(data)
     while position + HEADER_BYTES <= end:
         header = header_at(data, position)

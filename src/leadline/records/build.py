@@ -29,7 +29,7 @@ from leadline.records.record import Record, RecordHeader, body_of, spans
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchFields:
-    """What a batch says of all its records."""
+    """The fields of a batch that hold for all its records."""
 
     base_offset: Offset = 0
     leader_epoch: int = NO_EPOCH
@@ -73,7 +73,7 @@ class BatchFields:
 
 
 class RetainedRecords(NamedTuple):
-    """The records of a batch that compaction keeps: what `walker.retained` says of them."""
+    """The records of a batch that compaction keeps, as `walker.retained` returns them."""
 
     kept: bytes  # where they are
     record_count: int
@@ -134,7 +134,7 @@ def rebuild(body: Buffer, records: RetainedRecords, header: Header, fields: Batc
 
 
 def compressed(batch: bytes, codec: Codec) -> bytearray:
-    """The same batch, whose body is not compressed though its attributes say so, with a body that is."""
+    """The same batch with a compressed body. Its attributes name the codec already."""
     out = bytearray(batch[:HEADER_BYTES])
     out += compress(codec, memoryview(batch)[HEADER_BYTES:])
     base_offset, _, leader_epoch = OFFSET_LENGTH_EPOCH.unpack_from(out)
@@ -155,7 +155,7 @@ def recompressed(
             _put(renumbered, span.timestamp_delta, n, body[span.rest_at : span.end])
         body = renumbered
     else:
-        for _ in records:  # what is not made of records is not worth compressing
+        for _ in records:  # a body without records is not worth compressing
             pass
     packed = compress(codec, body, level)
     attributes = header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL) | codec

@@ -1,4 +1,4 @@
-"""The compiled part of Leadline, if it was built: `hatch_build.py` builds it, with `make setup` and into the wheel.
+"""The compiled part of Leadline, if it was built: `hatch_build.py` builds it, with `make start` and into the wheel.
 
 One that was built from an older source is not used.
 

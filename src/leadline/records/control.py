@@ -17,7 +17,7 @@ from leadline.records.record import Record, records_of
 
 
 class ControlType(IntEnum):
-    """What a control record says."""
+    """The type of a control record."""
 
     ABORT = 0
     COMMIT = 1
@@ -25,7 +25,7 @@ class ControlType(IntEnum):
 
 
 class EndMarker(NamedTuple):
-    """What ends a transaction, and on whose word."""
+    """The marker that ends a transaction, and the epoch of its coordinator."""
 
     type: ControlType
     coordinator_epoch: int

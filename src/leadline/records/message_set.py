@@ -13,7 +13,7 @@ offsets of format 1 count from the first message; those of format 0 are the log'
 message, no key and, in format 1, the largest timestamp. If that is a log append time it holds for all messages inside.
 
 lz4 in format 0: the checksum of a frame's header covers the frame's magic number as well. That was an error of the
-first clients; nobody compares this checksum.
+first clients; the checksum is not compared.
 
 Pure: no file, no clock.
 """
@@ -27,8 +27,7 @@ from zlib import crc32
 from leadline.errors import CorruptMessage
 from leadline.model import NO_TIMESTAMP, Buffer, Offset
 from leadline.records.batch import CODEC_MASK, LOG_APPEND_TIME, MAGIC
-from leadline.records.compression import LZ4_HEADER, Codec, compress
-from leadline.records.decompression import lz4_checksum
+from leadline.records.compression import Codec, compress
 
 ENTRY: Final = Struct(">qi")  # offset, length
 MIN_LENGTH: Final = 14  # of a message: CRC, magic, attributes, and two lengths
@@ -39,7 +38,7 @@ _MAGIC_END = ENTRY.size + _ATTRIBUTES_AT
 _CRC, _LENGTH, _LONG = Struct(">I"), Struct(">i"), Struct(">q")
 _FRONTS = (Struct(">bb"), Struct(">bbq"))  # by format: magic, attributes, timestamp
 _NULL = _LENGTH.pack(-1)
-_LZ4_HEADER_0: Final = LZ4_HEADER[:-1] + bytes([lz4_checksum(memoryview(LZ4_HEADER)[:-1])])
+_LZ4_HEADER_0: Final = bytes.fromhex("04224d1860401a")  # its checksum covers the magic, too
 
 
 class UnreadableMessage(ValueError):
@@ -85,7 +84,7 @@ class MessageEntry(NamedTuple):
             raise UnreadableMessage("a message ends before the length of its key") from None
 
     def content(self) -> tuple[memoryview | None, memoryview | None]:
-        """Key and value. What follows them is ignored, as in Kafka."""
+        """Key and value. Bytes after them are ignored, as in Kafka."""
         key, position = self._sized(_KEY_AT[self.magic > 0])
         value, _ = self._sized(position)
         return key, value
@@ -104,7 +103,7 @@ class MessageEntry(NamedTuple):
 
 
 def entries(data: Buffer) -> Iterator[MessageEntry]:
-    """The whole entries of a message set; what is cut off at the end is left out. Record batches are entries, too.
+    """The whole entries of a message set; an incomplete one at the end is left out. Record batches are entries, too.
 
     CorruptMessage where an entry is too small or has a magic that no format has.
     """

@@ -1,4 +1,4 @@
-"""The walk over records, in Python: the reference of compiled_walker.c, and what runs where that is not built.
+"""The walk over records, in Python: the reference for compiled_walker.c, and its replacement where that is not built.
 
 The format of a record is in `record.py`. Lengths, counts and offset deltas are numbers of 32 bits in up to five bytes,
 timestamp deltas have 64 bits in up to ten, as in Kafka. Bits beyond that are ignored.
@@ -19,10 +19,10 @@ from leadline.errors import CorruptMessage
 from leadline.model import NO_TIMESTAMP, Buffer
 from leadline.records import varint
 from leadline.records.batch import HEADER_BYTES, MAGIC, MIN_LENGTH, crc_of, header_at
-from leadline.records.varint import INT_BYTES
+from leadline.records.varint import INT_BYTES, LONG_BYTES
+from leadline.wire.primitives import read_unsigned
 
 DIGEST_BYTES = 16
-LONG_BYTES = 10  # of the longest number of 64 bits
 LONG_MAX = (1 << 63) - 1
 ROW = Struct("9q")
 KEPT = Struct("4q")  # of a record that compaction keeps: timestamp delta, offset delta, and the fields `rest_at`, `end`
@@ -54,7 +54,7 @@ def check_chunks(chunks: Iterable[Buffer], count: int, base_timestamp: int) -> S
 
 
 def rows(data: Buffer, start: int, end: int, count: int, number: int) -> bytes:
-    """A row of nine numbers for each record, the fields of `Span`. What follows them is not read.
+    """A row of nine numbers for each record, the fields of `Span`. Bytes after them are not read.
 
     `number`: of the first one in its batch, for errors.
     """
@@ -76,7 +76,7 @@ def rows(data: Buffer, start: int, end: int, count: int, number: int) -> bytes:
 def learn_keys(table: Table, body: Buffer, count: int, base_offset: int, start: int, most: int) -> tuple[int, bool]:
     """Note the offset of each record with a key, from the offset `start` on, while the table has less than `most` keys.
 
-    The last offset that was noted, or -1. Whether one was not, for want of room.
+    Returns the last offset that was noted, or -1, and whether the table filled up.
     """
     last = -1
     for _, offset_delta, _, key_at, key_bytes, *_ in _all_rows(body, count):
@@ -155,13 +155,13 @@ def learn_plain(table: Table, data: Buffer, at: int, start: int, most: int) -> t
 def clean_plain(
     table: Table, data: Buffer, at: int, map_end: int, now_ms: int, horizon_ms: int, most_bytes: int
 ) -> tuple[int, bytes, int, int, int, int, int, int]:
-    """What compaction leaves of the plain batches from a position on, until it is more than so many bytes.
+    """Compact the plain batches from a position on, until the result has more than `most_bytes`.
 
-    `horizon_ms`: the delete horizon that tombstones get. A batch of which nothing is left, but of a producer, is not
-    plain: whether its header stays is the caller's to say.
-    Where the first other batch is; what is left; the last offset in it, its largest timestamp and the last offset of
-    that batch, or -1; and how many records were read, kept, and dropped for want of a key.
-    Here it leaves all batches to the caller, who takes them one by one.
+    `horizon_ms`: the delete horizon that tombstones get. An emptied batch of a producer is not plain: the caller
+    decides whether its header stays.
+    Returns the position of the first other batch; the result; its last offset, its largest timestamp and the last
+    offset of that batch, or -1; and how many records were read, kept, and dropped because they have no key.
+    Here it leaves all batches to the caller, which takes them one by one.
     """
     return at, b"", -1, NO_TIMESTAMP, -1, 0, 0, 0
 
@@ -278,15 +278,14 @@ class _Reader:
             raise CorruptMessage(f"record {self.number} has a length of {self.length}, but its parts have another")
 
     def number_of(self, most: int) -> int:
-        value = shift = 0
-        for _ in range(most):
-            byte = self.byte()
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                value &= 0xFFFF_FFFF if most == INT_BYTES else 0xFFFF_FFFF_FFFF_FFFF
-                return (value >> 1) ^ -(value & 1)
-            shift += 7
-        raise CorruptMessage(f"record {self.number} has a number of too many bytes")
+        if (byte := self.byte()) < 0x80:
+            return (byte >> 1) ^ -(byte & 1)
+        data = [byte]  # the number may be spread over two chunks
+        while data[-1] > 0x7F:
+            if len(data) == most:
+                raise CorruptMessage(f"record {self.number} has a number of too many bytes")
+            data.append(self.byte())
+        return (varint.decode_int if most == INT_BYTES else varint.decode)(bytes(data), 0)[0]
 
 
 def _record(reader: _Reader, number: int) -> Row:
@@ -341,19 +340,19 @@ def _plain_row(data: Buffer, at: int, limit: int) -> Row:
     """Numbers of one byte, which nearly all are, are read without a call."""
     size, at = data[at], at + 1
     if size > 0x7F:
-        size, at = _long(data, at - 1, 4)
+        size, at = read_unsigned(data, at - 1, 4)
     end = at + (size >> 1)
     if size & 1 or end > limit:
         raise ValueError
     timestamp, at = data[at + 1], at + 2
     if timestamp > 0x7F:
-        timestamp, at = _long(data, at - 1, 9)
+        timestamp, at = read_unsigned(data, at - 1, 9)
     offset, rest_at = data[at], at + 1
     if offset > 0x7F:
-        offset, rest_at = _long(data, at, 4)
+        offset, rest_at = read_unsigned(data, at, 4)
     size, key_at = data[rest_at], rest_at + 1
     if size > 0x7F:
-        size, key_at = _long(data, rest_at, 4)
+        size, key_at = read_unsigned(data, rest_at, 4)
     if size & 1:
         key_bytes, at = ~(size >> 1), key_at
     else:
@@ -361,7 +360,7 @@ def _plain_row(data: Buffer, at: int, limit: int) -> Row:
         at = key_at + key_bytes
     size, value_at = data[at], at + 1
     if size > 0x7F:
-        size, value_at = _long(data, at, 4)
+        size, value_at = read_unsigned(data, at, 4)
     if size & 1:
         value_bytes, headers_at = ~(size >> 1), value_at
     else:
@@ -375,26 +374,14 @@ def _plain_row(data: Buffer, at: int, limit: int) -> Row:
     )  # fmt: skip
 
 
-def _long(data: Buffer, at: int, most: int) -> tuple[int, int]:
-    """A varint as it stands, and the position behind it."""
-    value = 0
-    for shift in range(0, 7 * most, 7):
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    raise ValueError
-
-
 def _after_headers(data: Buffer, at: int) -> int:
-    count, at = _long(data, at, 4)
+    count, at = read_unsigned(data, at, 4)
     if count & 1:
         raise ValueError
     for _ in range(count >> 1):
-        size, at = _long(data, at, 4)
+        size, at = read_unsigned(data, at, 4)
         if size & 1:
             raise ValueError
-        size, at = _long(data, at + (size >> 1), 4)
+        size, at = read_unsigned(data, at + (size >> 1), 4)
         at += 0 if size & 1 else size >> 1
     return at

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from leadline.errors import CorruptMessage
 from leadline.model import Buffer, Offset
-from leadline.records import compression, decompression, varint, walker
+from leadline.records import compression, varint, walker
 from leadline.records.batch import HEADER_BYTES, LOG_APPEND_TIME, Header
 from leadline.records.compression import Codec
 from leadline.records.python_walker import ROW, Row
@@ -34,11 +34,11 @@ class Record(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Where one record lies in the decompressed body, for code that need not copy it. Sizes below 0: null."""
+    """The place of one record in the decompressed body, for code that need not copy it. Sizes below 0: null."""
 
     timestamp_delta: int
     offset_delta: int
-    rest_at: int  # where the key's length stands: from here on a record can be copied as it is
+    rest_at: int  # position of the key's length: from here on a record can be copied unchanged
     key_at: int
     key_bytes: int
     value_at: int
@@ -63,7 +63,7 @@ def body_of(data: Buffer, position: int, header: Header, limit: int = compressio
         try:
             return compression.decompress(codec, body, limit)
         except compression.CorruptCompression:
-            return decompression.unpacked(codec, body, limit)
+            return compression.decompress_as_kafka(codec, body, limit)
     except (compression.CorruptCompression, compression.DecompressedTooLarge) as error:
         raise CorruptMessage(f"the batch at offset {header.base_offset} cannot be decompressed: {error}") from error
 

@@ -1,14 +1,14 @@
 """Variable-length integers as records use them: zigzag, seven bits a byte, least significant first.
 
-The unsigned ones of the protocol are in `wire.primitives`.
+The unsigned ones, and the loop over bytes, are in `wire.primitives`.
 
 Pure: bytes in, numbers out.
 """
 
 from leadline.model import Buffer
-from leadline.wire.primitives import write_varint
+from leadline.wire.primitives import read_unsigned, write_varint
 
-INT_BYTES = 5  # of the longest number of 32 bits
+INT_BYTES, LONG_BYTES = 5, 10  # of the longest number of 32 and of 64 bits
 
 
 def encode(value: int) -> bytes:
@@ -28,23 +28,13 @@ def decode(data: Buffer, position: int) -> tuple[int, int]:
     byte = data[position]
     if byte < 0x80:  # nearly all of them
         return (byte >> 1) ^ -(byte & 1), position + 1
-    value, shift = byte & 0x7F, 7
-    while True:
-        position += 1
-        byte = data[position]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-        if shift > 63:
-            raise ValueError("a variable-length integer of more than ten bytes")
+    value, end = read_unsigned(data, position, LONG_BYTES)
     value &= 0xFFFF_FFFF_FFFF_FFFF
-    return (value >> 1) ^ -(value & 1), position + 1
+    return (value >> 1) ^ -(value & 1), end
 
 
 def decode_int(data: Buffer, position: int) -> tuple[int, int]:
     """As `decode`, a number of 32 bits: ValueError beyond five bytes. Bits beyond 32 are ignored, as in Kafka."""
-    value, end = decode(data, position)
-    if end - position > INT_BYTES:
-        raise ValueError("a variable-length integer of more than five bytes")
-    return (value & 0x7FFF_FFFF if value >= 0 else ~(~value & 0x7FFF_FFFF)), end
+    value, end = read_unsigned(data, position, INT_BYTES)
+    value &= 0xFFFF_FFFF
+    return (value >> 1) ^ -(value & 1), end

@@ -7,8 +7,7 @@ from kafka.record.legacy_records import (  # type: ignore[import-untyped]
 )
 
 from leadline.errors import CorruptMessage
-from leadline.records.compression import Codec, compress
-from leadline.records.decompression import chunks
+from leadline.records.compression import Codec, chunks, compress
 from leadline.records.message_set import (
     MessageEntry,
     MessageFields,
@@ -18,7 +17,6 @@ from leadline.records.message_set import (
     put_message,
     put_wrapper,
 )
-from leadline.runtime.pipe import chunks_written
 from tests.support.logs import START_MS
 from tests.support.message_sets import PACKED, entry, message, plain, with_crc
 
@@ -69,7 +67,7 @@ def test_wrappers_go_from_and_to_kafka_python(magic: int, codec: Codec) -> None:
     assert (wrapper.codec_id, wrapper.is_valid) == (codec, True)
     packed = content_of(wrapper)[1]
     assert packed is not None
-    inner = list(inner_entries(chunks(codec, packed, chunks_written, any_lz4_header=magic == 0)))
+    inner = list(inner_entries(chunks(codec, packed, any_lz4_header=magic == 0)))
     assert [content_of(one) for one in inner] == CONTENTS
     read = list(LegacyRecordBatch(put(magic, codec), magic))
     assert [(record.key, record.value) for record in read] == CONTENTS
@@ -123,6 +121,6 @@ def test_chunks_make_the_same_entries(size: int) -> None:
 def test_compressed_messages_of_any_header_are_unpacked_in_format_0_alone() -> None:
     packed = bytearray(compress(Codec.LZ4, b"content"))
     packed[6] ^= 0xFF
-    assert b"".join(map(bytes, chunks(Codec.LZ4, packed, chunks_written, any_lz4_header=True))) == b"content"
+    assert b"".join(map(bytes, chunks(Codec.LZ4, packed, any_lz4_header=True))) == b"content"
     with pytest.raises(ValueError, match="checksum"):
-        list(chunks(Codec.LZ4, packed, chunks_written))
+        list(chunks(Codec.LZ4, packed))

@@ -34,5 +34,5 @@ def test_a_number_that_is_cut_off_is_an_index_error(cut: bytes) -> None:
 
 
 def test_a_number_of_more_than_ten_bytes_is_a_value_error() -> None:
-    with pytest.raises(ValueError, match="ten bytes"):
+    with pytest.raises(ValueError, match="10 bytes"):
         varint.decode(b"\xff" * 10 + b"\x01", 0)

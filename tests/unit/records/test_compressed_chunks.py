@@ -5,9 +5,16 @@ from itertools import islice
 
 import pytest
 
-from leadline.records.compression import Codec, CorruptCompression, DecompressedTooLarge, compress
-from leadline.records.decompression import CHUNK_BYTES, SMALL_BYTES, chunks, unpacked
-from leadline.runtime.pipe import chunks_written
+from leadline.records.compression import (
+    CHUNK_BYTES,
+    SMALL_BYTES,
+    Codec,
+    CorruptCompression,
+    DecompressedTooLarge,
+    chunks,
+    compress,
+    decompress_as_kafka,
+)
 from tests.support.bad_batches import bad_payloads, in_order
 
 PACKED = [codec for codec in Codec if codec is not Codec.NONE]
@@ -15,7 +22,7 @@ BODY = b"".join(in_order(3))
 
 
 def pieces(codec: Codec, data: bytes) -> Iterator[bytes]:
-    return (bytes(chunk) for chunk in chunks(codec, data, chunks_written))
+    return (bytes(chunk) for chunk in chunks(codec, data))
 
 
 @pytest.mark.parametrize("codec", Codec)
@@ -23,7 +30,7 @@ def pieces(codec: Codec, data: bytes) -> Iterator[bytes]:
 def test_the_chunks_are_the_content(codec: Codec, size: int) -> None:
     data = bytes(n * 7 % 251 for n in range(1000)) * (size // 1000) + b"x" * (size % 1000)
     assert b"".join(pieces(codec, compress(codec, data))) == data
-    assert unpacked(codec, compress(codec, data), 3_000_000) == data
+    assert decompress_as_kafka(codec, compress(codec, data), 3_000_000) == data
 
 
 @pytest.mark.parametrize("codec", PACKED)
@@ -43,7 +50,7 @@ def test_a_reader_may_stop_in_the_middle(codec: Codec) -> None:
 @pytest.mark.parametrize("codec", PACKED)
 def test_not_more_than_the_limit_is_unpacked(codec: Codec) -> None:
     with pytest.raises(DecompressedTooLarge):
-        unpacked(codec, compress(codec, bytes(2_000_000)), 1_000_000)
+        decompress_as_kafka(codec, compress(codec, bytes(2_000_000)), 1_000_000)
 
 
 def test_bad_payloads_are_unpacked_or_refused_and_nothing_else() -> None:
