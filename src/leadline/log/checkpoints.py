@@ -29,7 +29,7 @@ from leadline.runtime.ports import Files
 
 VERSION = 0
 MOST_DIGITS = 19  # of a number of 64 bits
-METADATA_REMEDY = "remove this file: it is written again, with the topic id that the controller tells"
+METADATA_REMEDY = "remove this file: it is written again, with the topic id from the controller"
 
 
 class EpochEntry(NamedTuple):
@@ -136,7 +136,7 @@ def read_partition_metadata(files: Files, path: str) -> TopicId | None:
 
 
 def write_clean_shutdown(files: Files, directory: str, broker_epoch: int) -> None:
-    """It says that everything in the directory was flushed. It is the last file that a broker writes."""
+    """The mark that everything in the directory was flushed: the last file that a broker writes."""
     content = json.dumps({"version": VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     write_file(files, os.path.join(directory, names.CLEAN_SHUTDOWN_FILE), content.encode(), sync=True)
     files.sync_dir(directory)

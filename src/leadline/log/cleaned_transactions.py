@@ -11,7 +11,7 @@ from leadline.records.record import records_of
 
 
 class CleanedTransactions:
-    """Batches and markers are to be passed in the order of the log."""
+    """Callers pass batches and markers in the order of the log."""
 
     def __init__(self, aborted: Sequence[AbortedTxn] = ()) -> None:
         self._coming: list[tuple[Offset, AbortedTxn]] = []

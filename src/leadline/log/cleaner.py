@@ -11,8 +11,9 @@ import logging
 import os
 import sys
 from asyncio.subprocess import PIPE
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from leadline.log import names, segment_removal
 from leadline.log.cleaning_passes import CleaningPass
 from leadline.log.compaction_request import EXIT_SHORTAGE, CompactionRequest, LastRecord
 from leadline.log.disk_thread import DiskThread
-from leadline.log.files import remove_files
+from leadline.log.files import remove_files, unless_unusable
 from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs
 from leadline.log.segment import Segment
@@ -114,10 +115,18 @@ def request_for(target: LogToClean, config: StorageConfig, now_ms: int) -> Compa
     )
 
 
+@dataclass(slots=True)
+class CleanerMetrics:
+    last_run_ms: int | None = None  # when logs were last checked
+    max_dirty_ratio: float = 0.0  # of the logs at that time
+    last_pass: Mapping[str, float] | None = None  # bytes_read, bytes_written, seconds and more
+
+
 class Cleaner:
     def __init__(self, dirs: LogDirs) -> None:
         self.dirs, self._passes = dirs, dirs.cleaning
         self.uncleanable: dict[TopicPartition, str] = {}  # with the reason
+        self.statistics = CleanerMetrics()
         self._changed = asyncio.Event()  # settings
 
     def reconfigured(self) -> None:
@@ -130,7 +139,7 @@ class Cleaner:
         while number < self.dirs.config.log_cleaner_threads:
             try:
                 cleaned = await self.clean_filthiest()
-            except (StorageError, LogDirFailed) as error:  # the other directories go on
+            except (StorageError, LogDirFailed) as error:  # the other directories continue
                 log.warning("%s", error)
                 cleaned = False
             if not cleaned:
@@ -144,11 +153,18 @@ class Cleaner:
         Also deletes the old segments of compacted logs.
         """
         cleaned_to = await self.dirs.checkpoints.cleaned_offsets()
-        target = filthiest(self._candidates(cleaned_to))
+        candidates = self._candidates(cleaned_to)
+        statistics = self.statistics
+        statistics.last_run_ms = self.dirs.clock.now_ms()
+        statistics.max_dirty_ratio = max((candidate.ratio for candidate in candidates), default=0.0)
+        target = filthiest(candidates)
         cleaned = target is not None and await self.clean(target)
         for compacted in list(self.dirs.logs.values()):
             if compacted.config.compact and not self._passes.is_busy(compacted.tp):
-                compacted.delete_old_segments()
+                try:
+                    compacted.delete_old_segments()
+                except StorageError as error:  # the other logs go on
+                    compacted.warn_of(error)
         return cleaned
 
     def _candidates(self, cleaned_to: Mapping[TopicPartition, Offset]) -> list[LogToClean]:
@@ -163,13 +179,10 @@ class Cleaner:
 
     def _to_clean(self, candidate: Log, cleaned_to: Offset | None, now_ms: int) -> LogToClean | None:
         try:
-            return cleanable(candidate, cleaned_to, now_ms)
-        except OSError as error:
-            doing = f"looking for what to compact in {candidate.tp}"
-            if (lacking := shortage(error)) is not None:
-                log.warning("%s failed: %s", doing, lacking)
-            else:
-                self.dirs.take_offline(LogDirFailed(candidate.parent, doing, error))
+            with candidate.guard("looking for what to compact in"):
+                return cleanable(candidate, cleaned_to, now_ms)
+        except StorageError as error:
+            candidate.warn_of(error)
             return None
 
     async def clean(self, target: LogToClean) -> bool:
@@ -178,7 +191,8 @@ class Cleaner:
         False if a resource was short: the pass is tried again later.
         """
         cleaned, tp = target.log, target.log.tp
-        request = request_for(target, self.dirs.config, self.dirs.clock.now_ms())
+        with cleaned.guard("compacting"):
+            request = request_for(target, self.dirs.config, self.dirs.clock.now_ms())
         try:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "leadline.log.compaction"),
@@ -191,13 +205,13 @@ class Cleaner:
         try:
             problem = await self._swap_in_groups(process, request, cleaned)
             if process.returncode == EXIT_SHORTAGE:
-                log.warning("compaction of %s ended and is tried again: %s", tp, problem)
+                log.warning("compaction of %s failed; it will be retried: %s", tp, problem)
                 return False
             if problem and not self._passes.is_paused(tp):
                 self.uncleanable[tp] = problem
-                log.error("%s cannot be compacted and is left as it is: %s", tp, problem)
+                log.error("%s cannot be compacted and is left unchanged: %s", tp, problem)
         except (StorageError, LogDirFailed) as error:
-            log.warning("compaction of %s ended: %s", tp, error)
+            log.warning("compaction of %s failed: %s", tp, error)
             return False
         finally:
             current.kill()
@@ -225,12 +239,13 @@ class Cleaner:
             group = json.loads(line)
             await self.swap_in(cleaned, disk, group["bases"])
             end_offset = group["end_offset"]
+            self.statistics.last_pass = group["stats"]
             _log_stats(cleaned.tp, group["stats"])
         errors = (await error_output).decode(errors="replace").strip()
         if await process.wait() == 0:
             await self.dirs.checkpoints.write_cleaned_offsets(self.dirs.dir_of(cleaned), {cleaned.tp: end_offset})
             return None
-        await disk.call(f"undoing the compaction of {cleaned.tp}", partial(_remove_cleaned, self.dirs.files, cleaned))
+        await _call(cleaned, disk, "undoing the compaction of", partial(_remove_cleaned, self.dirs.files, cleaned))
         return errors.splitlines()[-1] if errors else f"its process ended with {process.returncode}"
 
     async def swap_in(self, cleaned: Log, disk: DiskThread, bases: list[Offset]) -> None:
@@ -240,18 +255,26 @@ class Cleaner:
         cleaned.flush()  # later records replace earlier ones, so they must be durable first
         await disk.drain()
         segment_removal.ready_to_swap(cleaned, new)
-        await disk.call(f"compacting {cleaned.tp}", sync)
+        await _call(cleaned, disk, "compacting", sync)
         segment_removal.swap_in(cleaned, new, old)
-        await disk.call(f"compacting {cleaned.tp}", sync)
+        await _call(cleaned, disk, "compacting", sync)
         segment_removal.swapped_in(cleaned, new)
-        await disk.call(f"compacting {cleaned.tp}", sync)
+        await _call(cleaned, disk, "compacting", sync)
 
     async def stop(self) -> None:
         await self._passes.abort_all()
 
 
+async def _call(cleaned: Log, disk: DiskThread, doing: str, job: Callable[[], None]) -> None:
+    """A job on the files of one log."""
+    with cleaned.guard(doing):
+        outcome = await disk.call(f"{doing} {cleaned.tp}", partial(unless_unusable, job))
+        if outcome is not None:
+            raise outcome
+
+
 async def _ended(process: asyncio.subprocess.Process) -> None:
-    """A killed process ends soon. To be cancelled meanwhile does not end the wait for it."""
+    """A killed process ends soon. A cancellation does not end the wait for it."""
     end, is_cancelled = asyncio.ensure_future(process.wait()), False
     while not end.done():
         try:

@@ -15,7 +15,6 @@ As a program: a JSON request on stdin, one JSON line for each group on stdout.
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from typing import NamedTuple
 
@@ -30,14 +29,13 @@ from leadline.log.skimpy_offset_map import SECRET_BYTES, SkimpyOffsetMap
 from leadline.log.txn_index import AbortedTxn
 from leadline.model import NO_TIMESTAMP, Buffer, Offset
 from leadline.records import walker
-from leadline.records.batch import CODEC_MASK, CONTROL, HEADER_BYTES, TRANSACTIONAL, Header, header_at
+from leadline.records.batch import CONTROL, HEADER_BYTES, TRANSACTIONAL, Header, header_at
 from leadline.records.build import BatchFields, compressed, empty, rebuild
-from leadline.records.compression import CorruptCompression, DecompressedTooLarge, decompress_within
+from leadline.records.compression import Codec
 from leadline.records.record import body_of
 from leadline.runtime.ports import Files, OsFiles, SystemChance, SystemTime, Time, shortage
 
 IN_TRANSACTION = CONTROL | TRANSACTIONAL
-SCRATCH_BYTES = 1 << 20
 
 
 class CleanerThrottle:
@@ -55,7 +53,7 @@ class CleanerThrottle:
 
 
 class CleanedBatch(NamedTuple):
-    """What is left of a batch."""
+    """The rest of a batch after compaction."""
 
     data: Buffer
     last_offset: Offset  # of its records; that of the batch if none is left
@@ -63,7 +61,7 @@ class CleanedBatch(NamedTuple):
 
 
 class CleanedChunk:
-    """What is left of batches that were read together, and is written together."""
+    """The rest of batches that were read together. It is written together."""
 
     def __init__(self) -> None:
         self.data, self.last_offset, self.newest = bytearray(), -1, TimestampOffset(NO_TIMESTAMP, -1)
@@ -73,6 +71,27 @@ class CleanedChunk:
         self.last_offset = max(self.last_offset, last_offset)
         if max_timestamp > self.newest.timestamp:
             self.newest = TimestampOffset(max_timestamp, timestamp_offset)
+
+
+class UnpackedBodies:
+    """Bodies of compressed batches that were unpacked for their keys, until the rewriting takes them."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._left_bytes = most_bytes
+        self._bodies: dict[Offset, Buffer] = {}  # by the base offset of the batch
+
+    def unpack(self, data: Buffer, position: int, header: Header) -> Buffer:
+        """The body of a batch. It is kept if there is room."""
+        body = body_of(data, position, header)
+        if header.codec is not Codec.NONE and len(body) <= self._left_bytes:
+            self._left_bytes -= len(body)
+            self._bodies[header.base_offset] = body
+        return body
+
+    def take(self, data: Buffer, position: int, header: Header) -> Buffer:
+        """The body of a batch. If it was kept, it is no longer."""
+        body = self._bodies.pop(header.base_offset, None)
+        return body_of(data, position, header) if body is None else body
 
 
 class Compaction:
@@ -85,8 +104,9 @@ class Compaction:
         self.segments = [self._segment(base) for base in request.bases]
         dirty = max(request.first_uncleanable - request.first_dirty, 0)
         self.keys = SkimpyOffsetMap(request.dedupe_bytes, request.load_factor, dirty, secret)
+        self._bodies = UnpackedBodies(request.dedupe_bytes - self.keys.table_bytes)
+        self._new_horizon_ms = request.now_ms + request.config.delete_retention_ms
         self.stats = CleanerStats()
-        self._scratch = memoryview(bytearray(SCRATCH_BYTES))  # for decompression
 
     def _segment(self, base: Offset) -> Segment:
         request = self.request
@@ -135,7 +155,7 @@ class Compaction:
         if header.is_control:
             txns.is_empty_marker(data, position, header)
         elif not txns.is_aborted(header):
-            body = self._body(data, position, header)
+            body = self._bodies.unpack(data, position, header)
             if not keys.learn(body, header.record_count, header.base_offset, start):
                 return False
         if header.last_offset >= start:
@@ -166,7 +186,7 @@ class Compaction:
         return groups
 
     def _clean_group(self, group: Sequence[Segment], txns: CleanedTransactions) -> None:
-        """`txns` goes from group to group: a marker may lie in another one than its records."""
+        """`txns` goes from group to group: a marker may be in another group than its records."""
         request, files = self.request, self.files
         path = SegmentPath(request.directory, group[0].base_offset, names.CLEANED)
         remove_files(files, path.all_files())
@@ -202,10 +222,10 @@ class Compaction:
             position += at
 
     def _clean_plain(self, data: Buffer, position: int, out: CleanedChunk, most_bytes: int) -> int:
-        """What stays of the batches from a position on that are plain. Returns where the first other one is."""
+        """Compact the plain batches from a position on. Returns the position of the first other one."""
         request, stats = self.request, self.stats
-        horizon_ms = request.now_ms + request.config.delete_retention_ms
-        left = self.keys.clean_plain(data, position, request.now_ms, horizon_ms, most_bytes - len(out.data))
+        room = most_bytes - len(out.data)
+        left = self.keys.clean_plain(data, position, request.now_ms, self._new_horizon_ms, room)
         stats.add(left.records_read, left.records_written, left.keyless)
         if left.data:
             out.add(left.data, left.last_offset, left.max_timestamp, left.timestamp_offset)
@@ -216,8 +236,8 @@ class Compaction:
         request, stats, horizon = self.request, self.stats, header.delete_horizon_ms
         whole, body = memoryview(data)[position : position + header.size], None
         if not header.attributes & IN_TRANSACTION:
-            body, new_horizon = self._body(data, position, header), request.now_ms + request.config.delete_retention_ms
-            left = self.keys.clean_packed(whole, body, request.now_ms, new_horizon)
+            body = self._bodies.take(data, position, header)
+            left = self.keys.clean_packed(whole, body, request.now_ms, self._new_horizon_ms)
             if left is not None:
                 stats.add(left.records_read, left.records_written, left.keyless)
                 if left.is_whole:
@@ -234,7 +254,7 @@ class Compaction:
         if discard:
             return CleanedBatch(empty(header), header.last_offset, header.max_timestamp)
         if body is None:
-            body = self._body(data, position, header)
+            body = self._bodies.take(data, position, header)
         records = self.keys.retained(
             body, header.record_count, header.base_offset,
             keep_tombstones=not horizon_passed, keep_all=header.is_control,
@@ -247,7 +267,7 @@ class Compaction:
         if records.record_count == header.record_count and not set_horizon:
             return CleanedBatch(whole, header.last_offset, header.max_timestamp)
         if set_horizon:
-            horizon = request.now_ms + request.config.delete_retention_ms
+            horizon = self._new_horizon_ms
         rebuilt = rebuild(body, records, header, BatchFields.of(header, horizon))
         last_offset = header.base_offset + records.last_offset_delta
         return CleanedBatch(rebuilt, last_offset, header_at(rebuilt).max_timestamp)
@@ -298,14 +318,6 @@ class Compaction:
             raise CorruptFile(segment.path(names.LOG), position, "there is no whole batch here")
         most = max(self.request.config.max_message_bytes, self.request.max_message_bytes, batch_bytes)
         return min(size * 2, most)
-
-    def _body(self, data: Buffer, position: int, header: Header) -> Buffer:
-        """The records of a batch, until the next ones are asked for."""
-        if header.attributes & CODEC_MASK:
-            packed = memoryview(data)[position + HEADER_BYTES : position + header.size]
-            with suppress(CorruptCompression, DecompressedTooLarge):  # it does not fit, or Kafka may still read it
-                return decompress_within(header.codec, packed, self._scratch)
-        return body_of(data, position, header)
 
     def _chunks(self, segment: Segment, position: int) -> Iterator[bytes]:
         buffer = self.request.io_buffer_bytes

@@ -1,4 +1,4 @@
-"""One pass over one log, in values: what the compaction process is told, and what it reports for each group."""
+"""One pass over one log, in values: the request to the compaction process, and its report on each group."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -12,7 +12,7 @@ EXIT_SHORTAGE = 75  # of the process: descriptors, space or memory ran out, and 
 
 
 class LastRecord(NamedTuple):
-    """What has to stay of an active producer."""
+    """The last batch of an active producer, which must stay."""
 
     last_offset: Offset | None  # of its last batch of data; None: only a marker of this epoch
     producer_epoch: int
@@ -33,7 +33,7 @@ class CompactionRequest:
     io_buffer_bytes: int
     max_bytes_per_second: float
     producers: dict[int, LastRecord]
-    aborted_later: list[AbortedTxn] = field(default_factory=list)  # begun here, but their markers lie in later segments
+    aborted_later: list[AbortedTxn] = field(default_factory=list)  # begun here, with markers in later segments
     max_message_bytes: int = 1_048_588  # the broker's, for the growth of buffers
 
     def to_json(self) -> str:
@@ -73,5 +73,5 @@ class CleanedGroup:
     """Segments that became one."""
 
     bases: list[Offset]
-    end_offset: Offset  # of the whole pass: what is clean once the last group is in place
+    end_offset: Offset  # of the whole pass: the clean offset once the last group is in place
     stats: CleanerStats = field(default_factory=CleanerStats)

@@ -1,7 +1,7 @@
 """Writing the offset checkpoints of the log directories: recovery points, log starts, high watermarks, cleaned offsets.
 
 the thread of a directory writes them in the order in which they were requested
-entries of partitions whose files cannot be used are kept as they are
+entries of partitions whose files cannot be used are kept unchanged
 """
 
 import logging
@@ -11,6 +11,7 @@ from functools import partial
 from leadline.errors import CorruptFile
 from leadline.log import names
 from leadline.log.checkpoints import read_offsets, write_offsets
+from leadline.log.files import unless_unusable, unusable_file
 from leadline.log.log import Log
 from leadline.log.log_dir import LogDir
 from leadline.log.log_dir_set import LogDirSet
@@ -25,7 +26,7 @@ def read_checkpoint(files: Files, log_dir: LogDir, name: str) -> dict[TopicParti
     try:
         return read_offsets(files, log_dir.file(name))
     except CorruptFile as error:
-        log.warning("%s; going on without it", error)
+        log.warning("%s; continuing without it", error)
         return None
 
 
@@ -48,12 +49,14 @@ class DirCheckpoints:
             log_dir.flushed_since = True
             return
         log_dir.checkpointing, log_dir.flushed_since = True, False
-        job = self._job(log_dir, names.RECOVERY_POINTS_FILE, self._recovery_points(log_dir))
-        log_dir.disk.run(f"writing {names.RECOVERY_POINTS_FILE}", job, lambda _: self._written(log_dir))
+        job = partial(unless_unusable, self._job(log_dir, names.RECOVERY_POINTS_FILE, self._recovery_points(log_dir)))
+        log_dir.disk.run(f"writing {names.RECOVERY_POINTS_FILE}", job, partial(self._written, log_dir))
 
-    def _written(self, log_dir: LogDir) -> None:
+    def _written(self, log_dir: LogDir, outcome: OSError | CorruptFile | None) -> None:
         log_dir.checkpointing = False
-        if log_dir.flushed_since:
+        if outcome is not None:  # the periodic checkpoint tries it again; without it, the next start reads more
+            log.warning("%s", unusable_file(outcome, log_dir.path))
+        elif log_dir.flushed_since:
             self.segment_flushed(log_dir)
 
     async def write_log_starts(self, log_dir: LogDir) -> None:
@@ -79,7 +82,7 @@ class DirCheckpoints:
 
     async def write_cleaned_offsets(self, log_dir: LogDir, changed: Mapping[TopicPartition, Offset]) -> None:
         stored = await self._cleaned_in(log_dir)
-        kept = {tp: offset for tp, offset in stored.items() if tp in self._dirs.logs}
+        kept = {tp: at for tp, at in stored.items() if tp in self._dirs.logs or tp in log_dir.offline_logs}
         await self._write(log_dir, names.CLEANED_OFFSETS_FILE, kept | dict(changed))
 
     async def lower_cleaned_offset(self, log: Log) -> None:

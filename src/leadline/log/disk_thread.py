@@ -16,7 +16,8 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
-from leadline.errors import LogDirFailed, ResourceExhausted
+from leadline.errors import LogDirFailed, ResourceExhausted, StorageError
+from leadline.log.files import unusable_file
 from leadline.runtime.ordered_set import OrderedSet
 from leadline.runtime.ports import Job, shortage
 from leadline.runtime.threads import new_threads
@@ -29,10 +30,15 @@ RETRY_MS = 1000  # delay of the next attempt after a resource was short
 
 
 class DiskThread:
-    """`Background` for one directory. Its first failure is final: nothing is tried again. A shortage is no failure."""
+    """`Background` for one directory. Its first failure is final: nothing is tried again. A shortage is no failure.
 
-    def __init__(self, directory: str, failed: Callable[[LogDirFailed], None]) -> None:
-        self.directory, self._failed = directory, failed
+    `is_there`: if the directory is not, that is its failure, whatever a job could not find in it.
+    """
+
+    def __init__(
+        self, directory: str, failed: Callable[[LogDirFailed], None], is_there: Callable[[], bool] = lambda: True
+    ) -> None:
+        self.directory, self._failed, self._is_there = directory, failed, is_there
         self.loop = asyncio.get_running_loop()
         self._stopped = False
         self._thread = new_threads(1, f"disk-{directory}")
@@ -69,7 +75,7 @@ class DiskThread:
     ) -> None:
         error = future.exception()
         if error is not None and (lacking := shortage(error)) is not None:
-            log.warning("%s in %s failed and is tried again: %s", doing, self.directory, lacking)
+            log.warning("%s in %s failed; retrying: %s", doing, self.directory, lacking)
             self.later(RETRY_MS, again)
         elif isinstance(error, OSError):
             self._fail(doing, error)
@@ -145,7 +151,10 @@ class DiskThread:
     # Jobs that a caller waits for
 
     async def call(self, doing: str, job: Callable[[], T]) -> T:
-        """Run a job in its turn and wait for it. LogDirFailed if the disk fails, ResourceExhausted."""
+        """Run a job in its turn and wait for it. LogDirFailed if the disk fails.
+
+        StorageError if a file of the job cannot be used, or ResourceExhausted: the directory goes on.
+        """
         if self._stopped:
             raise LogDirFailed(self.directory, doing, OSError("it is offline"))
         try:
@@ -155,15 +164,17 @@ class DiskThread:
                 raise
             raise self._failure(doing, error) from error
 
-    def _failure(self, doing: str, error: BaseException) -> LogDirFailed | ResourceExhausted:
+    def _failure(self, doing: str, error: BaseException) -> LogDirFailed | StorageError:
         """What the error of a job means for the caller that waits for it."""
         if (lacking := shortage(error)) is not None:
             return ResourceExhausted(f"{doing} in {self.directory} failed: {lacking}")
         assert isinstance(error, OSError)
+        if (unusable := unusable_file(error, self.directory)) is not None and self._is_there():
+            return StorageError(f"{doing} in {self.directory} failed: {unusable}; {unusable.remedy}")
         return self._fail(doing, error)
 
     def _fail(self, doing: str, error: OSError) -> LogDirFailed:
-        """Take the directory offline: what was not synced is in doubt."""
+        """Take the directory offline: unsynced data may be lost."""
         failure = LogDirFailed(self.directory, doing, error)
         self._stopped = True
         self._failed(failure)

@@ -2,7 +2,8 @@
 
 A start begins an epoch in every partition. An epoch without records says nothing that the tree does not say, and a
 flush writes the file first if it is not up to date (`FlushPlan`). So these writes wait for one another, and the jobs of
-others come in between. A file that changes again while it waits is written once.
+others come in between. A file that changes again while it waits is written once. A file that cannot be used is reported
+to its own log alone.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,20 +11,24 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple, Protocol
 
+from leadline.errors import CorruptFile
 from leadline.log import names
-from leadline.log.files import replace_if_dir_exists
+from leadline.log.files import replace_file, unless_unusable
 from leadline.model import TopicPartition
 from leadline.runtime.ports import Background, Files
 
 FILES_AT_ONCE = 64  # in one job
 
 
+EpochFileOutcome = OSError | CorruptFile | None  # None: it is written
+
+
 class EpochFile(NamedTuple):
-    """The content that a file is to have."""
+    """The expected content of a file."""
 
     path: str
     data: bytes
-    written: Callable[[], None]  # called on the loop once it has
+    ended: Callable[[EpochFileOutcome], None]  # called on the loop once it has it, or cannot be used
 
 
 class LogWithEpochs(Protocol):
@@ -61,9 +66,9 @@ class EpochFiles:
             short=partial(self._retry, logs),
         )
 
-    def _written(self, contents: Sequence[EpochFile], _: None) -> None:
-        for file in contents:
-            file.written()
+    def _written(self, contents: Sequence[EpochFile], outcomes: Sequence[EpochFileOutcome]) -> None:
+        for file, outcome in zip(contents, outcomes, strict=True):
+            file.ended(outcome)
         self._continue()
 
     def _retry(self, logs: Sequence[LogWithEpochs]) -> None:
@@ -76,6 +81,6 @@ class EpochFiles:
             self._write_next()
 
 
-def _write(files: Files, contents: Sequence[EpochFile]) -> None:
-    for file in contents:
-        replace_if_dir_exists(files, file.path, file.data)
+def _write(files: Files, contents: Sequence[EpochFile]) -> list[EpochFileOutcome]:
+    """A file that cannot be used does not keep the others from being written."""
+    return [unless_unusable(partial(replace_file, files, file.path, file.data)) for file in contents]

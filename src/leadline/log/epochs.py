@@ -55,7 +55,7 @@ class LeaderEpochs:
         return changed
 
     def truncate_from_start(self, start_offset: Offset) -> bool:
-        """The log starts here now: the epoch in force there starts there."""
+        """The log now starts here, and so does the epoch of that offset."""
         past = bisect_right(self.entries, start_offset, key=lambda entry: entry.start_offset)
         if past == 0 or (past == 1 and self.entries[0].start_offset == start_offset):
             return False
@@ -77,7 +77,3 @@ class LeaderEpochs:
         if above == len(self.entries):
             return None
         return EpochEnd(self.entries[above - 1].epoch if above else epoch, self.entries[above].start_offset)
-
-    def epoch_at(self, offset: Offset) -> LeaderEpoch | None:
-        above = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
-        return self.entries[above - 1].epoch if above else None

@@ -1,11 +1,12 @@
 """What several file formats need: open files with an owner, whole writes, atomic replacement.
 
-The files of logs are opened on demand, and only so many of them stay open. The number of segments is therefore not
+The files of logs are opened on demand, and a limited number stays open. The number of segments is therefore not
 bound by `ulimit -n`, and connections find descriptors, too.
 
-    a file with unflushed data is closed only once the disk has that data. Linux reports the failure of a later write to
-    nobody if no descriptor is open, and a flush through a new descriptor would succeed
+    a file with unflushed data is closed only once the disk has that data. If no descriptor is open, Linux reports the
+    failure of a later write nowhere, and a flush through a new descriptor would succeed
     a write that failed fails every later flush of the file
+    an OSError names the file that it is about: whose fault it is depends on that (`unusable_file`)
 """
 
 import contextlib
@@ -15,26 +16,29 @@ import mmap
 import os
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 from weakref import ref
 
-from leadline.errors import CorruptFile
+from leadline.errors import CorruptFile, UnusableFile
 from leadline.model import Buffer
 from leadline.runtime.ports import Files, descriptor_limit
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 FILE_MODE = 0o644
-MADE_AT_ONCE = 16  # descriptors, when there is none left
+MADE_AT_ONCE = 16  # descriptors to close when none is left
 KEPT_FREE = 64  # descriptors that connections may not take, at least
 LEAST_CACHED = 16  # files of logs that stay open, however low the limit is
-CLOSING_SHARE = 8  # of the files that may be open, one in so many may wait for the disk before it is closed
+CLOSING_SHARE = 8  # of the files that may be open, one in this many may wait for the disk before it is closed
 TO_THE_END = 0  # as the length of a range
 MOST_BYTES = 1 << 26  # of a file that is read at once; a checkpoint of a million partitions is smaller
 
 OF_ONE_FILE = frozenset(
     {
-        errno.EACCES, errno.EEXIST, errno.EFBIG, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENODEV,
+        errno.EACCES, errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENODEV,
         errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY, errno.ENXIO, errno.EPERM, errno.ESPIPE,
     }
 )  # fmt: skip
@@ -43,26 +47,66 @@ OF_ONE_FILE = frozenset(
 def is_of_one_file(error: OSError) -> bool:
     """Whether the system refuses this file alone: wrong permissions, a directory where a file should be.
 
-    Everything else, such as EIO, EROFS or ENOSPC, is the disk's fault.
+    Everything else, such as EIO, EROFS, EFBIG or ENOSPC, is the fault of the disk or of its limits.
     """
     return error.errno in OF_ONE_FILE
+
+
+def unusable_file(error: OSError | CorruptFile, directory: str) -> CorruptFile | None:
+    """The file whose fault an error is; of a file that the error does not name, its directory. None: the disk's.
+
+    The partition of that file goes offline alone, be it opened or in use. Shortages are nobody's fault: they come first
+    (`shortage`).
+    """
+    if isinstance(error, CorruptFile):
+        return error
+    if not is_of_one_file(error):
+        return None
+    in_the_way = None if error.errno == errno.ENOENT else error.filename2  # at the target of a rename
+    return UnusableFile(in_the_way or error.filename or directory, error)
+
+
+def unless_unusable(job: Callable[[], T]) -> T | OSError | CorruptFile:
+    """What a job returns, or the error of a file that it cannot use. Any other error is raised."""
+    try:
+        return job()
+    except (OSError, CorruptFile) as error:
+        if unusable_file(error, "") is None:
+            raise
+        return error
+
+
+@contextlib.contextmanager
+def naming(path: str) -> Iterator[None]:
+    """For work on a descriptor: the system does not name its file."""
+    try:
+        yield
+    except OSError as error:
+        _name_file(error, path)
+        raise
+
+
+def _name_file(error: OSError, path: str) -> None:
+    if error.errno is not None and error.filename is None:
+        error.filename = path
 
 
 class OpenFile:
     """A descriptor that is closed when its last reference goes.
 
     A segment and every slice that a reader still sends hold one: deleting the segment drops its reference, the
-    readers finish on theirs, and the number is never reused under them. Its methods hold it, too: whoever calls them
+    readers finish on theirs, and the number is never reused under them. Its methods hold it, too: a caller
     needs no variable for it while another thread may close idle files.
     """
 
-    __slots__ = ("_files", "ahead_to", "failure", "fd", "is_dirty", "is_dismissed", "path")
+    __slots__ = ("_files", "ahead_to", "ends_at", "failure", "fd", "is_dirty", "is_dismissed", "path")
 
     def __init__(self, files: Files, path: str, *, create: bool = False) -> None:
         self._files, self.path, self.fd = files, path, -1
         self.is_dirty = False  # written to since the last flush began
         self.is_dismissed = False  # its owner opens another one when it needs the file again
-        self.failure: OSError | None = None  # of a write to the disk: what was written may be lost
+        self.failure: OSError | None = None  # of a write to the disk: written data may be lost
+        self.ends_at: int | None = None  # a reader found its end here, before the end of the written data
         self.ahead_to = 0  # the disk was asked to read ahead up to here, for a sequential reader
         self.fd = files.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), FILE_MODE)
 
@@ -83,25 +127,35 @@ class OpenFile:
         return self._files.mtime_ms(self.fd)
 
     def pread(self, length: int, position: int) -> bytes:
-        return self._files.pread(self.fd, length, position)
+        try:
+            return self._files.pread(self.fd, length, position)
+        except OSError as error:
+            _name_file(error, self.path)
+            raise
 
     def write(self, data: Buffer, position: int) -> None:
         """All of the data."""
         self.is_dirty = True
-        written = self._files.pwrite(self.fd, data, position)
-        if written != len(data):
-            write_all(self._files, self.fd, memoryview(data)[written:], position + written)
+        try:
+            written = self._files.pwrite(self.fd, data, position)
+            if written != len(data):
+                write_all(self._files, self.fd, memoryview(data)[written:], position + written)
+        except OSError as error:
+            _name_file(error, self.path)
+            raise
 
     def truncate(self, size: int) -> None:
         self.is_dirty = True
-        self._files.ftruncate(self.fd, size)
+        with naming(self.path):
+            self._files.ftruncate(self.fd, size)
 
     def sync(self) -> None:
         if self.failure is not None:
             raise self.failure
-        self.is_dirty = False  # first: what is written from now on may be too late
+        self.is_dirty = False  # first: later writes may be too late
         try:
-            self._files.fsync(self.fd)
+            with naming(self.path):
+                self._files.fsync(self.fd)
         except OSError as error:
             self.failure = error
             raise
@@ -126,7 +180,7 @@ class OpenFile:
         try:
             return self._files.write_back(self.fd, position, length)
         except OSError as error:
-            text = f"writing {self.path} back failed, and what was written may be lost: {error.strerror}"
+            text = f"writing {self.path} back failed, and written data may be lost: {error.strerror}"
             self.failure = OSError(errno.EIO, text)
             return True
 
@@ -144,7 +198,7 @@ class OpenFileCache:
 
     To open one more, one that was not used for a while is closed (second chance, in the order of opening). Closing
     drops the reference, from any thread: code that works with the file holds another one. A file with unflushed data is
-    written to the disk first, in a thread. When too many wait for that, whoever opens a file waits for the disk.
+    written to the disk first, in a thread. When too many wait for that, opening a file waits for the disk.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -240,18 +294,18 @@ class CachedFile:
         return file
 
     def dismiss(self) -> OpenFile | None:
-        """The cache drops its reference. Returns what was open."""
+        """The cache drops its reference. Returns the open descriptor."""
         file, self._file = self._file, None
         if file is not None:
             file.is_dismissed = True
         return file
 
     def write_to_disk(self, dismissed: OpenFile) -> None:
-        """What was written through a descriptor that is about to be closed. Blocks."""
+        """Write back the data of a descriptor that is about to be closed. Blocks."""
         dismissed.write_to_disk()
         if dismissed.failure is not None:
             self.failure = dismissed.failure
-            if (file := self._file) is not None:  # it was opened again meanwhile
+            if (file := self._file) is not None:  # it was opened again in the meantime
                 file.failure = dismissed.failure
 
     def close(self) -> None:
@@ -261,7 +315,7 @@ class CachedFile:
             self._cache.remove(self)
 
     def discard(self) -> None:
-        """The file is about to be deleted: nobody needs its data."""
+        """The file is about to be deleted: its data is not needed."""
         self._file = None
         self._cache.remove(self)
 
@@ -326,7 +380,8 @@ def connection_capacity(limit: int) -> int:
     return limit - max(limit // 8, KEPT_FREE)
 
 
-CACHE = OpenFileCache(cache_capacity(descriptor_limit()))  # one for the process, as the limit is
+# One for the process, since the limit of descriptors is the process's: its brokers share both.
+CACHE = OpenFileCache(cache_capacity(descriptor_limit()))
 
 
 def write_all(files: Files, fd: int, data: Buffer, position: int) -> None:
@@ -340,15 +395,14 @@ def read_file(files: Files, path: str, most_bytes: int = MOST_BYTES) -> bytes:
     """CorruptFile if it is larger than such a file can be: it is not read into memory."""
     fd = files.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        size, parts, position = files.size(fd), list[bytes](), 0
-        if size > most_bytes:
-            raise CorruptFile(path, most_bytes, f"it has {size} bytes; no such file is larger than {most_bytes}")
-        while position < size and (part := files.pread(fd, size - position, position)):
-            parts.append(part)
-            position += len(part)
-        return b"".join(parts)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, path) from error
+        with naming(path):
+            size, parts, position = files.size(fd), list[bytes](), 0
+            if size > most_bytes:
+                raise CorruptFile(path, most_bytes, f"it has {size} bytes; no such file is larger than {most_bytes}")
+            while position < size and (part := files.pread(fd, size - position, position)):
+                parts.append(part)
+                position += len(part)
+            return b"".join(parts)
     finally:
         files.close(fd)
 
@@ -356,9 +410,10 @@ def read_file(files: Files, path: str, most_bytes: int = MOST_BYTES) -> bytes:
 def write_file(files: Files, path: str, data: bytes, *, sync: bool) -> None:
     fd = files.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
     try:
-        write_all(files, fd, data, 0)
-        if sync:
-            files.fsync(fd)
+        with naming(path):
+            write_all(files, fd, data, 0)
+            if sync:
+                files.fsync(fd)
     finally:
         files.close(fd)
 
@@ -371,13 +426,6 @@ def replace_file(files: Files, path: str, data: bytes) -> None:
     files.sync_dir(os.path.dirname(path))
 
 
-def replace_if_dir_exists(files: Files, path: str, data: bytes) -> None:
-    try:
-        replace_file(files, path, data)
-    except FileNotFoundError:
-        log.info("%s was not written: its partition is being deleted", path)
-
-
 def sync_file(files: Files, path: str) -> None:
     """fsync by path; a file that is gone needs none."""
     try:
@@ -385,13 +433,14 @@ def sync_file(files: Files, path: str) -> None:
     except FileNotFoundError:
         return
     try:
-        files.fsync(fd)
+        with naming(path):
+            files.fsync(fd)
     finally:
         files.close(fd)
 
 
 def remove_files(files: Files, paths: Sequence[str]) -> None:
-    """Remove what is there."""
+    """Remove the files that exist."""
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
             files.unlink(path)

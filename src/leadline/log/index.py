@@ -22,12 +22,14 @@ from bisect import bisect_right
 from struct import Struct
 from typing import ClassVar, NamedTuple
 
+from leadline.errors import CorruptFile
 from leadline.log.files import CachedFile, OpenFile
 from leadline.model import NO_TIMESTAMP, Offset
 from leadline.runtime.ports import Files
 
 MAX_RELATIVE = (1 << 31) - 1
 BLOCK_ENTRIES = 512  # read at once; as many of the last ones, and up to twice, stay in memory
+INDEX_REMEDY = "nothing: it builds the index again from the log"
 UNWRITTEN_ENTRIES = 64  # at most, of the last ones
 
 Columns = tuple["array[int]", "array[int]"]
@@ -75,7 +77,7 @@ class Index:
     def __init__(self, files: Files, path: str, base_offset: Offset, max_bytes: int) -> None:
         self._file, self.base_offset = CachedFile(files, path, create=True), base_offset
         self.max_entries = max_bytes // self.ENTRY.size
-        self._count = -1  # -1: not looked at yet
+        self._count = -1  # -1: not read yet
         self._unwritten = b""  # the last entries, which are not in the file yet
         self._is_flushed = False  # the file is flushed, or a flush has begun; unknown at first
         self._forget()
@@ -107,6 +109,7 @@ class Index:
         file = self._file.open()
         if self._count < 0:
             self._count = file.size // self.ENTRY.size
+            self._file.created()
         if entries := self._unwritten:
             file.write(entries, self.size - len(entries))
             self._unwritten, self._is_flushed = b"", False
@@ -117,8 +120,13 @@ class Index:
         return self.open().size % self.ENTRY.size != 0
 
     def _read(self, first: int, count: int) -> bytes:
+        """CorruptFile if they are not there any more."""
         size = self.ENTRY.size
-        return self.open().pread(count * size, first * size)
+        data = self.open().pread(count * size, first * size)
+        if len(data) < count * size:
+            text = f"the file ends here, before entry {first + count} of {self._count}"
+            raise CorruptFile(self.path, first * size + len(data), text, INDEX_REMEDY)
+        return data
 
     @classmethod
     def decode(cls, data: bytes) -> Columns:

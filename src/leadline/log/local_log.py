@@ -1,4 +1,4 @@
-"""The segments of one partition on disk: how far they are flushed, and what a failing disk means for them.
+"""The segments of one partition on disk: how far they are flushed, and what an error of their files means for them.
 
     flushed to <= recovery point <= log end: records below `flushed_to` are on disk. The recovery point, as in Kafka,
     also follows the log start offset, since nothing below that is read
@@ -13,28 +13,38 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import NoReturn
+from typing import NamedTuple, NoReturn, TypeVar
 
 from leadline.config.topic import LogConfig
-from leadline.errors import LogDirFailed, ResourceExhausted, StorageError
+from leadline.errors import CorruptFile, ResourceExhausted, StorageError
 from leadline.log import names
 from leadline.log.checkpoints import EpochEntry, encode_epochs
 from leadline.log.disk_thread import RETRY_MS
 from leadline.log.epoch_files import EpochFile
 from leadline.log.epochs import LeaderEpochs
-from leadline.log.files import OpenFile, remove_files, replace_if_dir_exists, sync_file
+from leadline.log.files import OpenFile, remove_files, replace_file, sync_file, unless_unusable
 from leadline.log.log_context import LogContext
 from leadline.log.producer_snapshots import ProducerSnapshots
 from leadline.log.producer_state import ProducerState
 from leadline.log.segment import Segment, SegmentPath, new_segment
 from leadline.log.segments import Segments
 from leadline.model import Offset, TopicId, TopicPartition
-from leadline.runtime.ports import Files, Job, shortage
+from leadline.runtime.ports import Files, Job, Time, shortage
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+def _ignore_result(_: object) -> None:
+    """For jobs whose result is not used."""
+
+
+def _do_nothing() -> None:
+    """The listener of a log that has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,17 +75,30 @@ class FlushPlan:
     opened: tuple[OpenFile, ...]
     directory: str | None  # set if files were created or removed in it
 
-    def run(self, files: Files) -> Offset:
+    def run(self, files: Files, clock: Time) -> "CompletedFlush":
+        began_s = clock.monotonic_s()
+        missing: OSError | None = None
         if self.epochs is not None:
-            replace_if_dir_exists(files, *self.epochs)
+            try:
+                replace_file(files, *self.epochs)
+            except FileNotFoundError as error:
+                missing = error
         if self.snapshot is not None:
             sync_file(files, self.snapshot)
         for file in self.opened:
             file.sync()
         if self.directory is not None:
-            with suppress(FileNotFoundError):  # the deletion of a partition renames its directory
+            try:
                 files.sync_dir(self.directory)
-        return self.up_to
+            except FileNotFoundError as error:
+                missing = error
+        return CompletedFlush(self.up_to, clock.monotonic_s() - began_s, missing)
+
+
+class CompletedFlush(NamedTuple):
+    up_to: Offset
+    took_s: float
+    missing: OSError | None  # the partition's directory was not there: it may have been renamed since the plan
 
 
 class LocalLog:
@@ -89,6 +112,8 @@ class LocalLog:
         self.on_durable: Callable[[], None] = _do_nothing  # called when a flush has moved the durable end
         self.last_flush_ms = self.last_append_ms = context.clock.now_ms()
         self.offline = False
+        self.why_offline = ""
+        self.is_moving = False  # its directory is being renamed: paths may be those of a moment ago
         self.entries_changed = True  # files were created or removed since the directory was synced; unknown at first
         self._flush_due_to: Offset = 0  # flush.messages requires a flush up to here
         self._flush_requested = False  # that flush has not ended yet
@@ -103,39 +128,69 @@ class LocalLog:
     def now_ms(self) -> int:
         return self.context.clock.now_ms()
 
-    def run_in_background(self, doing: str, job: Callable[[], object]) -> None:
-        self.context.background.run(f"{doing} {self.tp}", job, _ignore_result)
+    def run_in_background(self, doing: str, job: Callable[[], T], then: Callable[[T], None] = _ignore_result) -> None:
+        """A job on the files of this log alone: one that cannot be used is the fault of no other."""
+        self.context.background.run(f"{doing} {self.tp}", *self._own(doing, Job(job, then)))
+
+    def _own(self, doing: str, job: Job) -> Job:
+        return Job(partial(unless_unusable, job.run), partial(self._ended, doing, job.then))
+
+    def _ended(self, doing: str, then: Callable[[T], None], outcome: T | OSError | CorruptFile) -> None:
+        if isinstance(outcome, OSError | CorruptFile):
+            self.failed(doing, outcome)
+        else:
+            then(outcome)
 
     # Failures
 
     @contextmanager
     def guard(self, doing: str) -> Iterator[None]:
-        """For work on the files: an OSError becomes the failure that it means."""
+        """For work on the files: an error of theirs becomes the failure that it means."""
         if self.offline:
             self.refuse()
         try:
             yield
-        except OSError as error:
+        except (OSError, CorruptFile) as error:
             self.fail(doing, error)
 
-    def fail(self, doing: str, error: OSError) -> NoReturn:
-        """The disk's fault takes the directory offline. Any other error concerns this one attempt."""
+    def fail(self, doing: str, error: OSError | CorruptFile) -> NoReturn:
+        """A shortage concerns this one attempt. Any other error takes this log or its directory offline."""
         if (lacking := shortage(error)) is not None:
             raise ResourceExhausted(f"{doing} {self.tp} failed: {lacking}") from error
-        if isinstance(error, FileNotFoundError) and not self._files.exists(self.directory):
-            raise StorageError(f"{self.tp} was just moved or deleted: try again") from error
-        failure = LogDirFailed(self.parent, f"{doing} {self.tp}", error)
-        self.offline = True
-        self.context.failed(failure)
-        raise StorageError(str(failure)) from error
+        self.failed(doing, error)
+        try:
+            self.refuse()
+        except StorageError as refusal:
+            raise refusal from error
+
+    def failed(self, doing: str, error: OSError | CorruptFile) -> None:
+        """As `fail`, for what nobody waits for."""
+        if not self.offline and not self._was_renamed(error):
+            self.context.failed(self, doing, error)
+
+    def _was_renamed(self, error: OSError | CorruptFile) -> bool:
+        """Whether a file was not found because the directory has another name by now."""
+        if not isinstance(error, FileNotFoundError):
+            return False
+        return self.is_moving or self.directory not in (path := str(error.filename), os.path.dirname(path))
+
+    def warn_of(self, error: StorageError) -> None:
+        """For a task that goes on with other logs. Why a log went offline is in a line of its own already."""
+        if not self.offline:
+            log.warning("%s", error)
+
+    def go_offline(self, why: str) -> None:
+        self.offline, self.why_offline = True, why
 
     def refuse(self) -> NoReturn:
-        raise StorageError(f"{self.tp} is offline: its log directory {self.parent} failed")
+        if not self.offline:
+            raise StorageError(f"{self.tp} was just moved or deleted: try again")
+        raise StorageError(self.why_offline)
 
     # Segments
 
     def new_segment(self, base: Offset) -> Segment:
-        """If it cannot be created, no file of it is left: the segment before it goes on."""
+        """If it cannot be created, no file of it is left, and the segment before it stays active."""
         path = SegmentPath(self.directory, base)
         remove_files(self._files, path.all_files())
         self.entries_changed = True
@@ -175,21 +230,21 @@ class LocalLog:
             return
         try:
             plan = self.plan_flush(up_to, segments_below, snapshot, start)
-        except OSError as error:
+        except (OSError, CorruptFile) as error:
             if (lacking := shortage(error)) is None:
                 self.fail("flushing", error)
-            log.warning("flushing %s failed and is tried again: %s", self.tp, lacking)
+            log.warning("flushing %s failed; retrying: %s", self.tp, lacking)
             retry = partial(self.flush_to, up_to, segments_below, snapshot, start, then)
             self.context.background.later(RETRY_MS, retry)
             return
         done = partial(self._flushed, self._truncations, then=then)
-        self.context.background.run(f"flushing {self.tp}", partial(plan.run, self._files), done)
+        self.run_in_background("flushing", partial(plan.run, self._files, self.context.clock), done)
 
     def plan_flush(self, up_to: Offset, segments_below: Offset, snapshot: str | None, start: Offset) -> FlushPlan:
         dirty = self.segments.between(start, segments_below)
         try:
             opened = tuple(file for segment in dirty for file in segment.files_to_flush())
-        except OSError:
+        except (OSError, CorruptFile):
             for segment in dirty:
                 segment.not_flushed()
             raise
@@ -198,8 +253,13 @@ class LocalLog:
         epochs = self._encoded_epochs() if self._epochs_unwritten else None
         return FlushPlan(up_to, epochs, snapshot, opened, directory)
 
-    def _flushed(self, truncations: int, up_to: Offset, then: Callable[[], None] = lambda: None) -> None:
+    def _flushed(self, truncations: int, flush: CompletedFlush, then: Callable[[], None] = lambda: None) -> None:
         """A flush that a truncation overtook does not count: other records may have its offsets by now."""
+        up_to = flush.up_to
+        self.context.flush_times.record(flush.took_s)
+        if flush.missing is not None:
+            self.entries_changed = True
+            self.failed("flushing", flush.missing)
         if self.offline or truncations != self._truncations:
             return
         if self.flushed_to < up_to:
@@ -216,11 +276,11 @@ class LocalLog:
 
     @property
     def awaits_flush(self) -> bool:
-        """Whether a flush is to come that moves the durable end."""
+        """Whether a coming flush will move the durable end."""
         return self.durable_end < self.log_end and not self.offline
 
     def require_flush(self) -> None:
-        """What was appended last is not durable before a flush: one that is under way, or one that begins here."""
+        """The last append becomes durable with a flush: one that is under way, or one that begins here."""
         if self.log_end - max(self.recovery_point, self._flush_due_to) >= self.config.flush_messages:
             self._flush_due_to = self.log_end  # Kafka's append waits for this flush, and counts from here again
             self._request_flush()
@@ -228,7 +288,7 @@ class LocalLog:
     def _request_flush(self) -> None:
         """Appends that wait for the disk share one flush. It covers everything that is appended before it begins.
 
-        What is appended while it runs waits for the next one.
+        Appends during a flush wait for the next one.
         """
         if not self._flush_requested:
             self._flush_requested = True
@@ -240,23 +300,23 @@ class LocalLog:
             return None
         try:
             plan = self.plan_flush(self.log_end, self.log_end, None, self.flushed_to)
-        except OSError as error:
+        except (OSError, CorruptFile) as error:
             self._flush_requested = False
             if (lacking := shortage(error)) is not None:
-                log.warning("flushing %s failed and is tried again: %s", self.tp, lacking)
+                log.warning("flushing %s failed; retrying: %s", self.tp, lacking)
                 self.context.background.later(RETRY_MS, self._request_flush)
                 return None
-            with suppress(StorageError):  # the failure of the directory answers the waiting appends
-                self.fail("flushing", error)
+            self.failed("flushing", error)  # which answers the waiting appends
             return None
-        return Job(partial(plan.run, self._files), partial(self._due_flush_ended, self._truncations))
+        run = partial(plan.run, self._files, self.context.clock)
+        return self._own("flushing", Job(run, partial(self._due_flush_ended, self._truncations)))
 
-    def _due_flush_ended(self, truncations: int, up_to: Offset) -> None:
+    def _due_flush_ended(self, truncations: int, flush: CompletedFlush) -> None:
         self._flush_requested = False
         is_overtaken = truncations != self._truncations
-        if self._flush_due_to > (self.flushed_to if is_overtaken else max(self.flushed_to, up_to)):
-            self._request_flush()  # first, so that the disk is busy while the results are handed out
-        self._flushed(truncations, up_to)
+        if self._flush_due_to > (self.flushed_to if is_overtaken else max(self.flushed_to, flush.up_to)):
+            self._request_flush()  # first, so that the disk is busy while results are delivered
+        self._flushed(truncations, flush)
 
     def lower_recovery_point(self, offset: Offset) -> bool:
         """To be made durable before a truncation: after a crash, nothing may trust the records that are rewritten."""
@@ -282,15 +342,16 @@ class LocalLog:
         self.context.epoch_files.write(self)
 
     def epoch_file(self) -> EpochFile | None:
-        """What the file is to hold; None if it does."""
+        """The content to write; None if the file has it."""
         if not self._epochs_unwritten or self.offline:
             return None
-        return EpochFile(*self._encoded_epochs(), partial(self._epochs_written, list(self.epochs.entries)))
+        written = partial(self._epochs_written, list(self.epochs.entries))
+        return EpochFile(*self._encoded_epochs(), partial(self._ended, f"writing {names.EPOCHS_FILE} of", written))
 
     def _encoded_epochs(self) -> tuple[str, bytes]:
         return os.path.join(self.directory, names.EPOCHS_FILE), encode_epochs(self.epochs.entries)
 
-    def _epochs_written(self, entries: list[EpochEntry]) -> None:
+    def _epochs_written(self, entries: list[EpochEntry], _: None) -> None:
         if self.epochs.entries == entries:
             self._epochs_unwritten = False
 
@@ -298,11 +359,3 @@ class LocalLog:
 def _parent(directory: str) -> str:
     """All logs of a log directory share the text."""
     return sys.intern(os.path.dirname(directory))
-
-
-def _do_nothing() -> None:
-    """The listener of a log that has none."""
-
-
-def _ignore_result(_: object) -> None:
-    """For jobs whose result nobody needs."""

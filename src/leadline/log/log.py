@@ -8,16 +8,24 @@
 
 import logging
 import os
+from collections.abc import Sequence
 from enum import Enum
 from functools import partial
 from typing import NamedTuple
 
 from leadline.config.topic import LogConfig
-from leadline.errors import InconsistentTopicId, OffsetOutOfRange, RecordListTooLarge, UnexpectedAppendOffset
+from leadline.errors import (
+    CorruptFile,
+    InconsistentTopicId,
+    OffsetOutOfRange,
+    RecordListTooLarge,
+    ResourceExhausted,
+    UnexpectedAppendOffset,
+)
 from leadline.log import names, validation
-from leadline.log.checkpoints import encode_partition_metadata
+from leadline.log.checkpoints import EpochEntry, encode_partition_metadata
 from leadline.log.epochs import EpochEnd
-from leadline.log.files import replace_if_dir_exists
+from leadline.log.files import replace_file
 from leadline.log.local_log import LoadedLog, LocalLog
 from leadline.log.log_context import LogContext
 from leadline.log.producer_entry import ProducerEntry
@@ -30,8 +38,9 @@ from leadline.log.segment_removal import remove_segments, replace_segments
 from leadline.log.txn_index import AbortedTxn
 from leadline.log.validation import AppendInfo
 from leadline.model import NO_TIMESTAMP, Buffer, LeaderEpoch, Offset, TopicId
-from leadline.records.batch import LENGTH_END, LOG_APPEND_TIME, OFFSET_LENGTH_EPOCH, Header, header_at
+from leadline.records.batch import LENGTH_END, LOG_APPEND_TIME, OFFSET_LENGTH_EPOCH, Header, header_at, walk
 from leadline.records.python_walker import Summary
+from leadline.runtime.ports import shortage
 from leadline.runtime.recent_appends import RecentAppends
 
 log = logging.getLogger(__name__)
@@ -65,7 +74,7 @@ class ReadResult(NamedTuple):
     first_incomplete: bool = False  # not even the first batch fits, and the reader did not ask for one at least
 
 
-class TimestampAndOffset(NamedTuple):
+class ListedOffset(NamedTuple):
     timestamp: int
     offset: Offset
     leader_epoch: LeaderEpoch | None
@@ -95,7 +104,7 @@ class Log(LocalLog):
     # Appending
 
     def begin_epoch(self, epoch: LeaderEpoch) -> None:
-        """A new leader's first step: what is appended from now on is of its epoch."""
+        """A new leader's first step: later appends have its epoch."""
         if self.epochs.assign(epoch, self.log_end):
             self.write_epochs()
 
@@ -129,18 +138,26 @@ class Log(LocalLog):
         first = self.log_end
         OFFSET_LENGTH_EPOCH.pack_into(batch, 0, first, header.length, leader_epoch)
         producer = None if header.producer_id < 0 else self.producer_state.next_in_sequence(header)
-        if producer is not None or header.producer_id < 0:
-            self._append_next(batch, header, producer, leader_epoch, now_ms)
-            result = AppendResult(first, self.log_end - 1, append_time_ms)
-        else:
-            info = validation.leader_append(batch, header_at(batch), leader_epoch)
-            result = self._append(info, origin, now_ms, append_time_ms, verified)
+        try:
+            if producer is not None or header.producer_id < 0:
+                self._append_next(batch, header, producer, leader_epoch, now_ms)
+                result = AppendResult(first, self.log_end - 1, append_time_ms)
+            else:
+                info = validation.leader_append(batch, header_at(batch), leader_epoch)
+                result = self._append(info, origin, now_ms, append_time_ms, verified)
+        except ResourceExhausted:
+            self.producer_state.refused(header)
+            raise
         if recent is not None and not result.duplicate:
             recent.add(self, first, self.log_end, batch)
         return result
 
-    def append_as_follower(self, data: Buffer) -> AppendResult | None:
-        """Batches as the leader has them, offsets and epochs kept. None if there is no whole batch."""
+    def append_as_follower(self, data: Buffer, *, any_size: bool = True) -> AppendResult | None:
+        """Batches as the leader has them, offsets and epochs kept. None if there is no whole batch.
+
+        Together they may be larger than a segment, and so may be a single one from before segment.bytes was lowered.
+        Without `any_size` they are refused then, as by Kafka, whose follower stops there.
+        """
         info = validation.replicated_batches(data, self.tp)
         if info is None:
             return None
@@ -150,7 +167,26 @@ class Log(LocalLog):
                 info.first_offset,
                 info.last_offset,
             )
+        if any_size and len(info.data) > self.config.segment_bytes:
+            return self._append_one_by_one(info.data)
         return self._append(info, AppendOrigin.REPLICATION, self.now_ms, NO_TIMESTAMP)
+
+    def _append_one_by_one(self, data: Buffer) -> AppendResult:
+        """Whole batches. If a resource runs out behind the first one, the others are fetched again."""
+        view, result = memoryview(data), None
+        for position, header in walk(data):
+            info = validation.replicated_batches(view[position : position + header.size], self.tp)
+            assert info is not None, "it is a whole batch"
+            try:
+                appended = self._append(info, AppendOrigin.REPLICATION, self.now_ms, NO_TIMESTAMP, any_size=True)
+            except ResourceExhausted:
+                if result is None:
+                    raise
+                break
+            first = appended.first_offset if result is None else result.first_offset
+            result = appended._replace(first_offset=first)
+        assert result is not None, "there is a batch"
+        return result
 
     def _append_next(
         self, batch: Buffer, header: Header, producer: ProducerEntry | None, epoch: LeaderEpoch, now_ms: int
@@ -165,7 +201,7 @@ class Log(LocalLog):
             if not epochs or epochs[-1].epoch != epoch or epochs[-1].start_offset > first:
                 self._note_epoch(epoch, first)
             self._room_for(len(batch), first, last, timestamp, now_ms).append(batch, last, timestamp, last)
-        except OSError as error:
+        except (OSError, CorruptFile) as error:
             self.fail("appending", error)
         if producer is not None:
             producer.add_batch(header.base_sequence, last, delta, timestamp)
@@ -179,24 +215,28 @@ class Log(LocalLog):
         now_ms: int,
         append_time_ms: int,
         verified: Verification | None = TRUSTED,
+        *,
+        any_size: bool = False,
     ) -> AppendResult:
         if self.offline:
             self.refuse()
         last, state = info.last_offset, self.producer_state
         producer = changes = None
+        epochs = self._note_epochs(info.epochs)
         try:
-            for epoch, start in info.epochs:
-                self._note_epoch(epoch, start)
-            segment = self._room_for(len(info.data), info.first_offset, last, info.newest.timestamp, now_ms)
+            newest_ms = info.newest.timestamp
+            segment = self._room_for(len(info.data), info.first_offset, last, newest_ms, now_ms, any_size=any_size)
             if info.stateful:
                 header = info.stateful[0][1]
                 producer = state.next_in_sequence(header) if len(info.stateful) == 1 else None
                 if producer is None:
                     if origin is AppendOrigin.CLIENT and (repeated := state.duplicate_of(header)) is not None:
                         return AppendResult(repeated.first_offset, repeated.last_offset, repeated.timestamp, True)
+                    if origin is AppendOrigin.CLIENT:
+                        state.check_refusal(header)
                     changes = state.validate(info.data, info.stateful, origin, verified)
             segment.append(info.data, last, *info.newest)
-            self.log_end = last + 1  # whatever fails from here on: the records are there
+            self.log_end = last + 1  # later failures do not matter: the records are stored
             if producer is not None:
                 producer.add_batch(
                     header.base_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp
@@ -206,7 +246,9 @@ class Log(LocalLog):
                     segment.txn_index.append(aborted)
                     self.entries_changed = True  # the first one creates the file
                 self._note_unstable()
-        except OSError as error:
+        except (OSError, CorruptFile) as error:
+            if shortage(error) is not None and self.log_end <= info.first_offset:
+                self._restore_epochs(epochs)
             self.fail("appending", error)
         state.end_offset = last + 1
         self._move_end(last + 1)
@@ -228,19 +270,46 @@ class Log(LocalLog):
             return
         try:
             self.segments.active.write_index_entries()
-        except OSError as error:
+        except (OSError, CorruptFile) as error:
             self.fail("writing an index", error)
 
     def _note_epoch(self, epoch: LeaderEpoch, start: Offset) -> None:
         if epoch >= 0 and self.epochs.assign(epoch, start):
             self.write_epochs()
 
-    def _room_for(self, size: int, first: Offset, last: Offset, timestamp: int, now_ms: int) -> Segment:
-        """The segment that takes this many bytes."""
+    def _note_epochs(self, epochs: Sequence[tuple[LeaderEpoch, Offset]]) -> list[EpochEntry] | None:
+        """Of records that are about to be appended. Returns the entries as they were, if they change."""
+        latest = self.epochs.latest
+        if latest is not None and len(epochs) == 1:
+            epoch, start = epochs[0]
+            if epoch == latest.epoch and start >= latest.start_offset:
+                return None
+        before = self.epochs.entries.copy()
+        for epoch, start in epochs:
+            self._note_epoch(epoch, start)
+        return before
+
+    def _restore_epochs(self, before: list[EpochEntry] | None) -> None:
+        """The records were refused: the next ones may begin elsewhere."""
+        if before is not None and before != self.epochs.entries:
+            self.epochs.entries[:] = before
+            self.write_epochs()
+
+    def _room_for(
+        self,
+        size: int,
+        first: Offset,
+        last: Offset,
+        timestamp: int,
+        now_ms: int,
+        *,
+        any_size: bool = False,
+    ) -> Segment:
+        """The segment that takes this many bytes. With `any_size` it may have to be larger than segment.bytes."""
         segment, config = self.segments.active, self.config
         if not segment.should_roll(size, last, timestamp, config, now_ms):
             return segment
-        if size > config.segment_bytes:
+        if size > config.segment_bytes and not any_size:
             raise RecordListTooLarge(f"{size} bytes for {self.tp} exceed segment.bytes={config.segment_bytes}")
         return self.roll(first)
 
@@ -298,10 +367,10 @@ class Log(LocalLog):
                 end = segment.offset_index.first_at_or_after(first.position + length)
                 end = self.segments.end_of(segment, self.log_end) if end is None else end
                 aborted = self.segments.aborted_between(offset, end, segment)
-            file = segment.file
-        except OSError as error:
+            records = segment.slice(first.position, length)
+        except (OSError, CorruptFile) as error:
             self.fail("reading", error)
-        return ReadResult(FileSlice(file, first.position, length), aborted, requested < first.size)
+        return ReadResult(records, aborted, requested < first.size)
 
     def limit(self, isolation: Isolation) -> Offset:
         if isolation is Isolation.HIGH_WATERMARK:
@@ -311,15 +380,15 @@ class Log(LocalLog):
     def aborted_between(self, start: Offset, end: Offset) -> tuple[AbortedTxn, ...]:
         return self.segments.aborted_between(start, end)
 
-    def offset_for_time(self, timestamp: int) -> TimestampAndOffset | None:
+    def offset_for_time(self, timestamp: int) -> ListedOffset | None:
         """The first record that is not older than a time; or one of the special offsets."""
         if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
             earliest = self.epochs.earliest
             covers = earliest is not None and earliest.start_offset <= self.log_start
-            return TimestampAndOffset(NO_TIMESTAMP, self.log_start, earliest.epoch if covers and earliest else None)
+            return ListedOffset(NO_TIMESTAMP, self.log_start, earliest.epoch if covers and earliest else None)
         if timestamp == LATEST_TIMESTAMP:
             latest = self.epochs.latest
-            return TimestampAndOffset(NO_TIMESTAMP, self.log_end, latest.epoch if latest else None)
+            return ListedOffset(NO_TIMESTAMP, self.log_end, latest.epoch if latest else None)
         with self.guard("looking up a time"):
             if timestamp == MAX_TIMESTAMP:
                 record = self.segments.offset_of_newest()
@@ -328,7 +397,7 @@ class Log(LocalLog):
         if record is None:
             return None
         (time, offset), epoch = record
-        return TimestampAndOffset(time, offset, epoch if epoch >= 0 else None)
+        return ListedOffset(time, offset, epoch if epoch >= 0 else None)
 
     def end_of_epoch(self, epoch: LeaderEpoch) -> EpochEnd | None:
         return self.epochs.end_of(epoch, self.log_end)
@@ -376,7 +445,7 @@ class Log(LocalLog):
         self._note_unstable()
 
     def delete_old_segments(self) -> DeletableSegments:
-        """Delete what lies below the log start offset or exceeds the retention by size or time."""
+        """Delete segments below the log start offset, and those beyond the retention by size or time."""
         with self.guard("deleting old segments"):
             deletable = deletable_segments(
                 list(self.segments), self.config, self.log_start, self.log_end, self.high_watermark, self.now_ms
@@ -454,7 +523,7 @@ class Log(LocalLog):
     def write_topic_id(self, topic_id: TopicId) -> None:
         """Blocking."""
         path = os.path.join(self.directory, names.PARTITION_METADATA_FILE)
-        replace_if_dir_exists(self._files, path, encode_partition_metadata(topic_id))
+        replace_file(self._files, path, encode_partition_metadata(topic_id))
 
     def update_config(self, config: LogConfig) -> None:
         self.config = config
@@ -468,7 +537,9 @@ class Log(LocalLog):
         for segment in self.segments:
             segment.close()
         self.snapshots.take(self.producer_state, sync=True)
-        self.plan_flush(self.log_end, self.log_end + 1, None, self.flushed_to).run(self._files)
+        plan = self.plan_flush(self.log_end, self.log_end + 1, None, self.flushed_to)
+        if (missing := plan.run(self._files, self.context.clock).missing) is not None:
+            raise missing
         self._epochs_unwritten = False
         for segment in self.segments:
             segment.release()

@@ -1,6 +1,6 @@
 """Creating the directories and files of new logs. It runs in the thread of their log directory.
 
-a directory that cannot be completed for want of a resource is removed again
+if a resource runs out, a directory that cannot be completed is removed again
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 
 from leadline.errors import CorruptFile, ResourceExhausted
 from leadline.log import names
-from leadline.log.files import remove_tree
+from leadline.log.files import remove_tree, unusable_file
 from leadline.log.log import Log
 from leadline.log.log_dir import LogDir
 from leadline.model import TopicId, TopicPartition
@@ -18,7 +18,7 @@ from leadline.runtime.threads import new_threads
 CREATION_THREADS = 16  # each log waits for the disk a few times
 
 CreatedLog = Log | CorruptFile | ResourceExhausted
-OpenNew = Callable[[LogDir, TopicPartition, str], Log | CorruptFile]  # CorruptFile: something is in the way
+OpenNew = Callable[[LogDir, TopicPartition, str], Log | CorruptFile]  # CorruptFile: another file has its place
 
 
 class LogCreation:
@@ -44,6 +44,8 @@ class LogCreation:
                 return self._open_with_id(log_dir, tp, directory, topic_ids[tp])
             except (OSError, MemoryError) as error:
                 if (lacking := shortage(error)) is None:
+                    if isinstance(error, OSError) and (unusable := unusable_file(error, directory)) is not None:
+                        return unusable
                     raise
                 if directory in new:
                     self._discard(directory)
@@ -55,7 +57,7 @@ class LogCreation:
         except RuntimeError as error:
             if shortage(error) is None:
                 raise
-            return {tp: create(tp) for tp in topic_ids}  # no further thread can be started: one after the other
+            return {tp: create(tp) for tp in topic_ids}  # no further thread can be started: create them one by one
 
     def _open_with_id(
         self, log_dir: LogDir, tp: TopicPartition, directory: str, topic_id: TopicId | None
@@ -68,7 +70,7 @@ class LogCreation:
 
     @contextmanager
     def _new_directories(self, directories: Iterable[str]) -> Iterator[set[str]]:
-        """Create those that do not exist, and remove them again if the block fails for want of a resource."""
+        """Create those that do not exist, and remove them again if the block fails because a resource ran out."""
         new: set[str] = set()
         try:
             for directory in directories:
@@ -83,5 +85,5 @@ class LogCreation:
             raise
 
     def _discard(self, directory: str) -> None:
-        with suppress(OSError):  # the next attempt completes what is left
+        with suppress(OSError):  # the next attempt completes the rest
             remove_tree(self._files, directory)

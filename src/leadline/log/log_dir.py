@@ -1,4 +1,4 @@
-"""One log directory: its lock, its thread, and what its last stop left.
+"""One log directory: its lock, its thread, and the state that its last stop left.
 
 one process works in a directory: it holds the .lock file, as Kafka does
 """
@@ -54,7 +54,7 @@ class OfflineLog(NamedTuple):
             f"restore the file from a copy; or delete the topic, or remove {self.directory}: the records in it are "
             "lost then, and in a cluster copied again from another replica"
         )
-        return f"{self.tp} is offline: {self.error}. What helps, before the next start: {remedy}"
+        return f"{self.tp} is offline: {self.error}. Before the next start: {remedy}"
 
 
 @dataclass(slots=True, eq=False)
@@ -70,15 +70,22 @@ class LogDir:
     checkpointing: bool = False  # recovery points are being written, because a segment was flushed
     flushed_since: bool = False  # another segment was flushed in the meantime
     has_leftovers: bool = False  # a directory in it was not opened, so its content was not recovered
+    has_unflushed: bool = False  # a log went offline with records that may not be on the disk
 
     def file(self, name: str) -> str:
         return os.path.join(self.path, name)
+
+    def is_there(self, files: Files) -> bool:
+        """Whether it is the one that was locked. It is not if it was removed, unmounted or closed to this user."""
+        return files.exists(self.file(names.LOCK_FILE))
 
     def unclean_reason(self) -> str | None:
         """Why the directory must not be marked as closed cleanly, even if every log that was opened is closed."""
         if not self.loaded:
             return f"log directory {self.path} was not loaded"
+        offline = ", ".join(sorted(map(str, self.offline_logs))) or "the rest of a move"
+        if self.has_unflushed:
+            return f"in log directory {self.path} these went offline, and may not be on the disk: {offline}"
         if self.has_leftovers and not self.was_clean:
-            offline = ", ".join(sorted(map(str, self.offline_logs))) or "what is left of a move"
             return f"in log directory {self.path} these could not be opened, and were not recovered: {offline}"
         return None

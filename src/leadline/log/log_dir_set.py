@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable
 
+from leadline.config.live_settings import LiveSettings
 from leadline.config.storage import StorageConfig
 from leadline.config.topic import LogConfig
 from leadline.errors import CorruptFile, StorageError
@@ -22,13 +23,14 @@ TopicConfigs = Callable[[str], LogConfig]
 class LogDirSet:
     def __init__(
         self,
-        config: StorageConfig,
+        settings: LiveSettings,
         clock: Time,
         chance: Chance,
         files: Files,
         topic_config: TopicConfigs = lambda _: LogConfig(),
     ) -> None:
-        self.config, self.clock, self.chance, self.files, self.topic_config = config, clock, chance, files, topic_config
+        self._settings, self.clock, self.chance, self.files = settings, clock, chance, files
+        self.topic_config = topic_config
         self.dirs: dict[str, LogDir] = {}  # online, in the order of log.dirs
         self.offline: dict[str, str] = {}  # by path: what happened
         self.logs: dict[TopicPartition, Log] = {}
@@ -36,7 +38,13 @@ class LogDirSet:
         self.unindexed: set[Log] = set()  # index entries of these wait in memory
         self.cleaning = CleaningPasses()
 
+    @property
+    def config(self) -> StorageConfig:
+        return self._settings.storage
+
     def logs_in(self, log_dir: LogDir) -> list[Log]:
+        if self.dirs.keys() == {log_dir.path} and not self.offline:
+            return self.all_logs()
         return [log for log in self.all_logs() if log.parent == log_dir.path]
 
     def all_logs(self) -> list[Log]:
@@ -46,7 +54,14 @@ class LogDirSet:
         try:
             return self.dirs[log.parent]
         except KeyError:
-            raise StorageError(f"{log.tp} is offline: its log directory {log.parent} failed") from None
+            log.refuse()
+
+    def log_of(self, tp: TopicPartition, *, future: bool = False) -> Log:
+        """StorageError if it went offline in the meantime."""
+        if (log := (self.future if future else self.logs).get(tp)) is None:
+            self.check_usable(tp)
+            raise StorageError(f"{tp} is offline here, or was moved or deleted")
+        return log
 
     # Partitions whose files cannot be used
 
@@ -66,7 +81,6 @@ class LogDirSet:
             raise StorageError(str(offline))
 
     def note_offline_log(self, log_dir: LogDir, offline: OfflineLog, mark: DirMark | None = None) -> None:
-        log_dir.has_leftovers = True
         if mark is DirMark.FUTURE:  # the replica that it was copied from is still there
             error, directory = offline.error, offline.directory
             log.error("%s cannot be moved to %s: %s. Remove %s", offline.tp, log_dir.path, error, directory)
@@ -76,6 +90,7 @@ class LogDirSet:
 
     def not_opened(self, log_dir: LogDir, tp: TopicPartition, directory: str, error: CorruptFile) -> None:
         """A new log could not be created: something stands where its files should be."""
+        log_dir.has_leftovers = True
         self.note_offline_log(log_dir, OfflineLog(tp, directory, error, {}))
 
     # Where a new log goes

@@ -1,10 +1,11 @@
 """The log directories of a broker: locked, loaded, checkpointed, and taken offline one by one when a disk fails.
 
-    a partition lies in one directory; a replica that moves to another lies there as -future until it has caught up
+    a partition is in one directory; a replica that moves to another is there as -future until it has caught up
     .kafka_cleanshutdown is written only where every log was loaded and closed
 
-A directory whose disk fails goes offline with its partitions; the others go on. A partition whose own files cannot be
-used goes offline alone. The broker says why and what helps, and changes nothing in its directory or its checkpoints.
+A directory whose disk fails goes offline with its partitions; the others continue. A partition whose own files cannot
+be used goes offline alone. The broker logs the reason and the cure, and changes nothing in its directory or its
+checkpoints.
 """
 
 import asyncio
@@ -15,19 +16,22 @@ from contextlib import suppress
 from functools import partial
 from itertools import chain
 
-from leadline.config.storage import StorageConfig
+from leadline.config.live_settings import LiveSettings
 from leadline.config.topic import LogConfig
-from leadline.errors import CorruptFile, LogDirFailed, LogDirLocked, ResourceExhausted, StorageError
-from leadline.log import names
-from leadline.log.checkpoints import (
-    METADATA_REMEDY,
-    read_meta_properties,
-    write_clean_shutdown,
-    write_meta_properties,
+from leadline.errors import (
+    UNUSABLE_REMEDY,
+    CorruptFile,
+    LogDirFailed,
+    LogDirLocked,
+    ResourceExhausted,
+    StorageError,
 )
+from leadline.log import names
+from leadline.log.checkpoints import read_meta_properties, write_clean_shutdown, write_meta_properties
 from leadline.log.dir_checkpoints import DirCheckpoints
 from leadline.log.disk_thread import DiskThread
-from leadline.log.files import is_of_one_file
+from leadline.log.files import is_of_one_file, unless_unusable, unusable_file
+from leadline.log.local_log import LocalLog
 from leadline.log.log import Log
 from leadline.log.log_context import LogContext
 from leadline.log.log_creation import CreatedLog, LogCreation
@@ -39,6 +43,7 @@ from leadline.log.log_truncation import LogTruncation
 from leadline.log.names import DirMark
 from leadline.log.recovery import Opening, open_log
 from leadline.model import Offset, TopicId, TopicPartition
+from leadline.runtime.latency_histogram import LatencyHistogram
 from leadline.runtime.ports import Chance, Files, Time, shortage
 from leadline.runtime.threads import new_threads
 from leadline.runtime.turns import over_turns
@@ -48,25 +53,26 @@ log = logging.getLogger(__name__)
 LEAST_PORTIONS = 256  # into which the logs of a directory are divided for its threads, if there are as many
 MOST_AT_ONCE = 64  # logs in one portion
 
-OfflineListener = Callable[[LogDirFailed, list[TopicPartition]], None]
+OfflineListener = Callable[[list[TopicPartition]], None]  # of partitions that go offline
 
 
 class LogDirs(LogDirSet):
     def __init__(
         self,
-        config: StorageConfig,
+        settings: LiveSettings,
         clock: Time,
         chance: Chance,
         files: Files,
         topic_config: TopicConfigs = lambda _: LogConfig(),
     ) -> None:
-        super().__init__(config, clock, chance, files, topic_config)
+        super().__init__(settings, clock, chance, files, topic_config)
         self.checkpoints = DirCheckpoints(self)
         self.truncation = LogTruncation(self, self.checkpoints)
         self.deletion = LogDeletion(self, self.checkpoints)
         self.not_closed: dict[str, str] = {}  # directories without .kafka_cleanshutdown after `close`, and why
-        self.uncreated: dict[TopicPartition, str] = {}  # for want of a resource, with the reason
+        self.uncreated: dict[TopicPartition, str] = {}  # because a resource ran out, with the reason
         self.recovery = RecoveryProgress()
+        self.flush_times = LatencyHistogram()
         self.on_offline: list[OfflineListener] = []
         self._contexts: dict[LogDir, LogContext] = {}
         self._creating = asyncio.Lock()
@@ -99,7 +105,8 @@ class LogDirs(LogDirSet):
         self.files.make_dirs(path)
         lock = DirLock(self.files, path)
         is_new = not self.files.exists(os.path.join(path, names.META_PROPERTIES_FILE))
-        self.dirs[path] = LogDir(path, lock, DiskThread(path, self.take_offline), is_new=is_new)
+        disk = DiskThread(path, self.take_offline, lambda: log_dir.is_there(self.files))
+        log_dir = self.dirs[path] = LogDir(path, lock, disk, is_new=is_new)
 
     def _unlock_all(self) -> None:
         for log_dir in self.dirs.values():
@@ -159,7 +166,7 @@ class LogDirs(LogDirSet):
             "%s was not stopped cleanly and is recovered. Partitions: %d, bytes that were read again: %d",
             log_dir.path, len(plan.logs), plan.bytes_to_read,
         )  # fmt: skip
-        with suppress(LogDirFailed, ResourceExhausted):  # the next checkpoint comes soon
+        with suppress(LogDirFailed, StorageError):  # the next checkpoint comes soon
             # A log that lost records below its old recovery point is not flushed up to there any more.
             await self.checkpoints.write_recovery_points(log_dir)
 
@@ -169,8 +176,9 @@ class LogDirs(LogDirSet):
         if context is None:
             flushed = partial(self.checkpoints.segment_flushed, log_dir)
             context = LogContext(
-                self.clock, self.chance, self.files, log_dir.disk, self.take_offline, flushed, self.unindexed
-            )
+                self.clock, self.chance, self.files, log_dir.disk, self.log_failed, flushed, self.unindexed,
+                self.flush_times,
+            )  # fmt: skip
             context = self._contexts.setdefault(log_dir, context)
         return context
 
@@ -180,14 +188,15 @@ class LogDirs(LogDirSet):
             if planned.mark is DirMark.DELETE:
                 self.deletion.remove_later(log_dir, directory)
             else:
-                log.warning("%s is a stray replica and is left alone", directory)
+                log.warning("%s is a stray replica and is not used", directory)
         elif isinstance(outcome, CorruptFile):
+            log_dir.has_leftovers = True
             self.note_offline_log(log_dir, OfflineLog(tp, directory, outcome, planned.checkpoints), planned.mark)
         else:
             logs = self.future if planned.mark is DirMark.FUTURE else self.logs
             if (other := logs.setdefault(tp, outcome)) is not outcome:
                 log.error(
-                    "%s lies in %s too, which happens when a disk fails during a move; %s is left alone: remove one",
+                    "%s is in %s too, which happens when a disk fails during a move; %s is not used: remove one",
                     tp, other.directory, directory,
                 )  # fmt: skip
                 log_dir.has_leftovers = True
@@ -195,20 +204,6 @@ class LogDirs(LogDirSet):
     def _set_high_watermark(self, log_dir: LogDir, tp: TopicPartition, offset: Offset) -> None:
         if tp in self.logs and self.logs[tp].parent == log_dir.path:
             self.logs[tp].set_high_watermark(offset)
-
-    def take_log_offline(self, unusable: Log, reason: str) -> None:
-        """The partition.metadata of a loaded log is wrong: nothing is appended to the log."""
-        checkpoints = {
-            names.RECOVERY_POINTS_FILE: unusable.flushed_to,
-            names.HIGH_WATERMARKS_FILE: unusable.high_watermark,
-            names.LOG_STARTS_FILE: unusable.log_start,
-        }
-        path = os.path.join(unusable.directory, names.PARTITION_METADATA_FILE)
-        error = CorruptFile(path, 0, reason, METADATA_REMEDY)
-        del self.logs[unusable.tp]
-        unusable.offline = True
-        offline = OfflineLog(unusable.tp, unusable.directory, error, checkpoints)
-        self.note_offline_log(self.dirs[unusable.parent], offline)
 
     # meta.properties
 
@@ -227,7 +222,13 @@ class LogDirs(LogDirSet):
     async def write_meta_properties(self, properties: Mapping[str, str]) -> None:
         for log_dir in list(self.dirs.values()):
             job = partial(write_meta_properties, self.files, log_dir.path, properties, self.clock.now_ms())
-            await log_dir.disk.call(f"writing {names.META_PROPERTIES_FILE}", job)
+            try:
+                await log_dir.disk.call(doing := f"writing {names.META_PROPERTIES_FILE}", job)
+            except ResourceExhausted:
+                raise
+            except StorageError as error:
+                self.take_offline(LogDirFailed(log_dir.path, doing, error))
+        self._check_any_left()
 
     # Creating
 
@@ -281,7 +282,7 @@ class LogDirs(LogDirSet):
                 self.logs[tp] = created
         if len(self.uncreated) > before:
             first = next(iter(self.uncreated.values()))
-            log.error("%d partitions could not be created and are tried again: %s", len(self.uncreated), first)
+            log.error("%d partitions could not be created; retrying: %s", len(self.uncreated), first)
 
     def _creation(self) -> LogCreation:
         return LogCreation(self.files, self._open_new)
@@ -302,15 +303,20 @@ class LogDirs(LogDirSet):
         `switched` is called at that moment.
         """
         async with self.cleaning.paused(tp):
-            current, moved = self.logs[tp], self.future[tp]
+            current, moved = self.log_of(tp), self.log_of(tp, future=True)
             source, target = self.dir_of(current), self.dir_of(moved)
-            moved.flush(active=True)  # what is flushed in the old place must be flushed in the new one
+            moved.flush(active=True)  # data that is flushed in the old place must be flushed in the new one
             await target.disk.drain()
-            # This rename comes first: a crash may leave two replicas, never none.
-            moved.moved(await self.deletion.rename(target, moved.directory, names.dir_name(tp)))
-            current.moved(await self.deletion.rename(source, current.directory, self.dir_name(tp, DirMark.DELETE)))
+            moved.is_moving = current.is_moving = True
+            try:
+                # This rename comes first: a crash may leave two replicas, never none.
+                moved.moved(await self.deletion.rename(target, moved.directory, names.dir_name(tp)))
+                current.moved(await self.deletion.rename(source, current.directory, self.dir_name(tp, DirMark.DELETE)))
+            finally:
+                moved.is_moving = current.is_moving = False
             moved.set_high_watermark(current.high_watermark)
-            self.logs[tp] = self.future.pop(tp)
+            self.future.pop(tp, None)
+            self.logs[tp] = moved
             switched()
         cleaned_to = (await self.checkpoints.cleaned_offsets()).get(tp)
         if cleaned_to is not None:
@@ -322,20 +328,50 @@ class LogDirs(LogDirSet):
 
     # Settings
 
-    def reconfigure(self, config: StorageConfig) -> None:
+    def reconfigure(self) -> None:
         """The broker's settings changed."""
-        self.config = config
         for changed in self.all_logs():
-            changed.producer_state.expiration_ms = config.producer_id_expiration_ms
+            changed.producer_state.expiration_ms = self.config.producer_id_expiration_ms
 
-    def update_config(self, topic: str) -> None:
-        """The settings of a topic changed."""
-        config = self.topic_config(topic)
-        for logs in (self.logs, self.future):
-            for changed in [changed for tp, changed in logs.items() if tp.topic == topic]:
+    def update_config(self, *topics: str) -> None:
+        """The settings of topics changed."""
+        configs = {topic: self.topic_config(topic) for topic in topics}
+        for changed in self.all_logs():
+            if (config := configs.get(changed.tp.topic)) is not None:
                 changed.update_config(config)
 
-    # The end
+    # Failures
+
+    def log_failed(self, log: LocalLog, doing: str, error: OSError | CorruptFile) -> None:
+        """A file of a log that cannot be used takes that log offline; the disk's fault, the whole directory.
+
+        Nothing is the fault of one file in a directory that is not there any more.
+        """
+        unusable, log_dir = unusable_file(error, log.directory), self.dirs.get(log.parent)
+        if log_dir is not None and unusable is not None and log_dir.is_there(self.files):
+            self.take_log_offline(log, unusable)
+        else:
+            failure = LogDirFailed(log.parent, f"{doing} {log.tp}", error)
+            log.go_offline(f"{log.tp} is offline: {failure}")
+            self.take_offline(failure)
+
+    def take_log_offline(self, log: LocalLog, error: CorruptFile) -> None:
+        """A file of a loaded log cannot be used. Nothing happens to a log that was deleted or replaced."""
+        logs = next((logs for logs in (self.logs, self.future) if logs.get(log.tp) is log), None)
+        if logs is None:
+            return
+        unusable, log_dir = logs.pop(log.tp), self.dirs[log.parent]
+        checkpoints = {
+            names.RECOVERY_POINTS_FILE: unusable.flushed_to,
+            names.HIGH_WATERMARKS_FILE: unusable.high_watermark,
+            names.LOG_STARTS_FILE: unusable.log_start,
+        }
+        offline = OfflineLog(unusable.tp, unusable.directory, error, checkpoints)
+        unusable.go_offline(str(offline))
+        log_dir.has_unflushed |= unusable.flushed_to < unusable.log_end
+        self.note_offline_log(log_dir, offline, DirMark.FUTURE if logs is self.future else None)
+        for listener in self.on_offline if logs is self.logs else ():
+            listener([unusable.tp])
 
     def take_offline(self, failure: LogDirFailed) -> None:
         """A disk failed: its partitions go offline, and nothing is written to it any more."""
@@ -345,23 +381,25 @@ class LogDirs(LogDirSet):
         self._note_offline(failure)
         lost = self.logs_in(log_dir)
         for offline in lost:
-            offline.offline = True
+            offline.go_offline(f"{offline.tp} is offline: {failure}")
             for logs in (self.logs, self.future):
                 if logs.get(offline.tp) is offline:
                     del logs[offline.tp]
         log_dir.lock.release()
         for listener in self.on_offline:
-            listener(failure, [offline.tp for offline in lost])
+            listener([offline.tp for offline in lost])
 
     def _note_offline(self, failure: LogDirFailed) -> None:
         text = str(failure)
         if isinstance(failure.error, OSError) and is_of_one_file(failure.error):
-            text += "; make it a file that this user can read and write"
+            text += f"; {UNUSABLE_REMEDY}"
         self.offline[failure.directory] = text
         if self._starting:
             self._unreported.append(text)
         else:
             log.error("%s; it is offline until the next start", text)
+
+    # The end
 
     async def close(self, broker_epoch: int = -1) -> None:
         """A clean stop: flush and close every log, write the checkpoints, and .kafka_cleanshutdown last of all.
@@ -377,7 +415,9 @@ class LogDirs(LogDirSet):
     async def _close_dir(self, log_dir: LogDir, broker_epoch: int) -> None:
         await log_dir.disk.drain()
         try:
-            await log_dir.disk.call("closing its logs", partial(_close_logs, self.logs_in(log_dir)))
+            for closed, outcome in await log_dir.disk.call("closing its logs", partial(_close, self.logs_in(log_dir))):
+                if outcome is not None:
+                    self.log_failed(closed, "closing", outcome)
             if log_dir.loaded:  # otherwise the checkpoint files hold more than is known here
                 await self.checkpoints.write_recovery_points(log_dir)
                 await self.checkpoints.write_log_starts(log_dir)
@@ -393,6 +433,6 @@ class LogDirs(LogDirSet):
         await log_dir.disk.stop()
 
 
-def _close_logs(logs: Iterable[Log]) -> None:
-    for closing in logs:
-        closing.close()
+def _close(logs: Iterable[Log]) -> list[tuple[Log, OSError | CorruptFile | None]]:
+    """One with a file that cannot be used does not keep the others from being closed."""
+    return [(log, unless_unusable(log.close)) for log in logs]

@@ -88,7 +88,7 @@ class LogLoading:
             try:
                 tp, mark = names.parse_dir_name(name)
             except ValueError as error:
-                log.warning("%s: %s; it is left alone", path, error)
+                log.warning("%s: %s; it is not used", path, error)
                 continue
             opening = self._opening(tp, directory, broker_epoch is not None, checkpoints)
             entries = {name: offsets[tp] for name, offsets in checkpoints.items() if offsets and tp in offsets}
@@ -126,7 +126,7 @@ class LogLoading:
     def _bytes_to_recover(self, opening: Opening) -> int:
         """The size of the segments that a recovery will read."""
         sizes: dict[Offset, int] = {}
-        with suppress(OSError):  # the opening of the log reports what is wrong with it
+        with suppress(OSError):  # opening the log reports the error
             for name in self._files.listdir(opening.directory):
                 parsed = names.parse_file_name(name)
                 if parsed is not None and parsed[1:] == (names.LOG, ""):

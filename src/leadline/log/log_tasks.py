@@ -19,6 +19,7 @@ from leadline.log.cleaner import Cleaner
 from leadline.log.log import Log
 from leadline.log.log_dir import LogDir
 from leadline.log.log_dirs import LogDirs
+from leadline.runtime.ended_tasks import all_ended
 from leadline.runtime.periodic import every
 
 log = logging.getLogger(__name__)
@@ -66,7 +67,7 @@ class LogTasks:
                 self._cleaners[n] = asyncio.create_task(self.cleaner.run(n), name=f"kafka-log-cleaner-{n}")
 
     def reconfigure(self) -> None:
-        """The settings of `dirs` changed. Each interval is read at its beginning, but for how long a cleaner rests."""
+        """The settings of `dirs` changed. Each interval is read when it begins, except the pause of a cleaner."""
         if self._tasks:
             self._start_cleaners()
             self.cleaner.reconfigured()
@@ -75,7 +76,7 @@ class LogTasks:
         tasks = [*self._tasks, *self._cleaners.values()]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await all_ended(*tasks)
         await self.cleaner.stop()
         self._tasks.clear()
         self._cleaners.clear()
@@ -107,7 +108,7 @@ class LogTasks:
                 try:
                     target.write_index_entries()
                 except StorageError as error:  # the other logs go on
-                    log.warning("%s", error)
+                    target.warn_of(error)
             await asyncio.sleep(0)
 
     async def _for_each_log(self, work: Callable[[Log], None]) -> None:
@@ -115,7 +116,7 @@ class LogTasks:
             try:
                 work(target)
             except StorageError as error:  # the other logs go on
-                log.warning("%s", error)
+                target.warn_of(error)
             await asyncio.sleep(0)
 
     async def checkpoint_recovery(self) -> None:

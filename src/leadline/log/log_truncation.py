@@ -17,7 +17,7 @@ class LogTruncation:
     async def truncate_to(self, tp: TopicPartition, offset: Offset) -> bool:
         """Drop the records from an offset on. True if there were any."""
         async with self._dirs.cleaning.paused(tp):
-            log = self._dirs.logs[tp]  # its directory may fail in the meantime
+            log = self._dirs.log_of(tp)
             changed = await self._truncate(log, offset)
             await self._checkpoints.lower_cleaned_offset(log)
         await self.truncate_future_to(tp, offset)
@@ -39,7 +39,7 @@ class LogTruncation:
 
     async def truncate_fully_and_start_at(self, tp: TopicPartition, offset: Offset) -> None:
         async with self._dirs.cleaning.paused(tp):
-            current = self._dirs.logs[tp]
+            current = self._dirs.log_of(tp)
             for log in (current, *([self._dirs.future[tp]] if tp in self._dirs.future else ())):
                 log_start = log.log_start
                 if log.lower_recovery_point(min(offset, log_start)):

@@ -97,5 +97,5 @@ def parse_dir_name(name: str) -> tuple[TopicPartition, DirMark | None]:
     if not (_TOPIC.fullmatch(topic) and dash and partition.isascii() and partition.isdigit()):
         raise ValueError(f"{name!r} is not the directory of a partition: expected topic-partition")
     if len(partition) > len(str(MOST_PARTITIONS)) or int(partition) >= MOST_PARTITIONS:
-        raise ValueError(f"{name!r} is not the directory of a partition: no topic has so many")
+        raise ValueError(f"{name!r} is not the directory of a partition: its number is too large")
     return TopicPartition(topic, int(partition)), mark

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from struct import Struct
 
 from leadline import hash_order
-from leadline.errors import CorruptFile, CorruptMessage
+from leadline.errors import CorruptFile, CorruptMessage, UnusableFile
 from leadline.hash_order import long_hash
 from leadline.log import names
 from leadline.log.files import read_file, remove_files, write_file
@@ -128,6 +128,10 @@ class ProducerSnapshots:
         while (at := self.latest) is not None:
             try:
                 producers.load(decode_snapshot(self.path(at), self._read(at)), at, now_ms)
+            except FileNotFoundError as error:
+                refused.append(UnusableFile(self.path(at), error))
+                self.remove(at)
+                continue
             except CorruptFile as error:
                 refused.append(error)
                 self.remove(at)

@@ -22,6 +22,7 @@ from leadline.errors import (
     InvalidProducerEpoch,
     InvalidTxnState,
     OutOfOrderSequence,
+    ResourceExhausted,
     TransactionCoordinatorFenced,
 )
 from leadline.hash_order import long_hash
@@ -32,10 +33,11 @@ from leadline.records.batch import CONTROL, TRANSACTIONAL, Header
 from leadline.records.control import ControlType, EndMarker, read_end_marker
 
 IN_TRANSACTION = CONTROL | TRANSACTIONAL
+MOST_REFUSALS = 1000
 
 
 class AppendOrigin(Enum):
-    """Where records come from. A follower does not question what its leader accepted from a client."""
+    """Where records come from. A follower does not check again what its leader accepted from a client."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -45,6 +47,14 @@ class AppendOrigin(Enum):
 class OpenTxn(NamedTuple):
     first_offset: Offset
     producer_id: ProducerId
+
+
+class RefusedBatch(NamedTuple):
+    """A batch that was not written because a resource was short. Its producer sends it again."""
+
+    epoch: int
+    sequence: int
+    last_behind: int  # the last batch that was refused because it came behind this one
 
 
 class CompletedTxn(NamedTuple):
@@ -156,7 +166,7 @@ class ProducerAppend:
 
 
 class ProducerChanges(NamedTuple):
-    """What becomes of the state once the batches at hand are written."""
+    """The new state once the current batches are written."""
 
     appends: list[ProducerAppend]  # in the order of Java's hash map
     completed: list[CompletedTxn]
@@ -171,6 +181,7 @@ class ProducerState:
         self._open: list[OpenTxn] = []  # by first offset
         self._unreplicated: list[CompletedTxn] = []  # ended, the marker not yet replicated; by first offset
         self._verifications: dict[ProducerId, Verification] = {}
+        self._refusals: dict[ProducerId, RefusedBatch] = {}  # the last of each producer
 
     def __len__(self) -> int:
         return len(self.by_id)
@@ -192,6 +203,37 @@ class ProducerState:
         ):
             return None
         return entry
+
+    def refused(self, header: Header) -> None:
+        """A batch was not written because a resource was short."""
+        refusal = self._refusals.get(header.producer_id)
+        if header.has_producer_id and (refusal is None or not self._is_behind(header, refusal)):
+            if len(self._refusals) >= MOST_REFUSALS:
+                self._refusals.clear()
+            sequence = header.base_sequence
+            self._refusals[header.producer_id] = RefusedBatch(header.producer_epoch, sequence, sequence)
+
+    def check_refusal(self, header: Header) -> None:
+        """A batch that was sent behind a refused one is refused likewise: its producer did not know yet.
+
+        If it were out of order instead, librdkafka would begin a new epoch, and send again in it what it has in flight
+        to other partitions, although that may be written. A producer that sends it again without the refused one has
+        given that up. Then it is out of order.
+        """
+        refusal = self._refusals.get(header.producer_id)
+        if refusal is not None and header.base_sequence > refusal.last_behind and self._is_behind(header, refusal):
+            self._refusals[header.producer_id] = refusal._replace(last_behind=header.base_sequence)
+            raise ResourceExhausted(
+                f"batch {header.base_sequence} of producer {header.producer_id} in {self.tp} came behind batch "
+                f"{refusal.sequence}, which was refused: send both again"
+            )
+
+    def _is_behind(self, header: Header, refusal: RefusedBatch) -> bool:
+        """Whether it was sent behind the refused batch, which is still due."""
+        if header.producer_epoch != refusal.epoch or header.base_sequence <= refusal.sequence:
+            return False
+        entry = self.by_id.get(header.producer_id)
+        return entry is None or refusal.sequence == (entry.last_sequence + 1 if entry.epoch == refusal.epoch else 0)
 
     def begin_verification(
         self, producer_id: ProducerId, epoch: int, sequence: int, now_ms: int

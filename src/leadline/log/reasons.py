@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class SegmentDeletionReason(Enum):
-    LOG_START_OFFSET = "they lie below the log start offset {}"
+    LOG_START_OFFSET = "they are below the log start offset {}"
     RETENTION_BYTES = "retention.bytes={} is exceeded"
     RETENTION_MS = "they are older than retention.ms={}"
     TRUNCATION = "truncated"

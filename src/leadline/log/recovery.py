@@ -10,8 +10,8 @@ is not part of a valid batch. Later segments are removed, too: an offset after a
 The end of a segment may also be lost as if it had never been written. A gap shows that, unless compaction may have left
 the gap. What is removed is counted and kept beside the log (`removed_data`).
 
-Segments below the recovery point were flushed: they are not read. If there is a gap nevertheless, somebody removed a
-segment. The log reports it and keeps all others, as Kafka does.
+Segments below the recovery point were flushed: they are not read. If there is a gap nevertheless, a segment was removed
+by hand. The log reports it and keeps all others, as Kafka does.
 
     recovering twice equals recovering once
     no record below the recovery point is removed
@@ -24,11 +24,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from leadline.config.topic import LogConfig
-from leadline.errors import CorruptFile, UnusableFile, WireError
+from leadline.errors import CorruptFile, WireError
 from leadline.log import names
 from leadline.log.checkpoints import EpochEntry, encode_epochs, read_epochs, read_partition_metadata
 from leadline.log.epochs import LeaderEpochs
-from leadline.log.files import is_of_one_file, remove_files, replace_file, write_file
+from leadline.log.files import remove_files, replace_file, unusable_file, write_file
 from leadline.log.local_log import LoadedLog
 from leadline.log.log import Log
 from leadline.log.log_context import LogContext
@@ -57,19 +57,19 @@ class Opening:
     log_start: Offset = 0
     producer_expiration_ms: int = 86_400_000
     contiguous: bool = False  # never compacted: segments follow each other without a gap
-    knows_recovery_point: bool = True  # False: its checkpoint was lost, so a gap may lie in what was flushed
+    knows_recovery_point: bool = True  # False: its checkpoint was lost, so flushed segments may have a gap
 
 
 def open_log(opening: Opening, context: LogContext, progress: Progress = lambda _: None) -> Log:
-    """Blocking; call it from a thread. OSError: the disk failed. CorruptFile: this log cannot be opened as it is."""
+    """Blocking; call it from a thread. OSError: the disk failed. CorruptFile: this log cannot be opened."""
     try:
         return _Loader(opening, context, progress).load()
     except WireError as error:  # the error that a client would get for such records
         raise CorruptFile(opening.directory, 0, f"a batch in it cannot be read: {error}") from error
     except OSError as error:
-        if not is_of_one_file(error):
+        if (unusable := unusable_file(error, opening.directory)) is None:
             raise
-        raise UnusableFile(error.filename or opening.directory, error) from error
+        raise unusable from error
 
 
 class _Loader:
@@ -101,7 +101,8 @@ class _Loader:
         self.epochs.truncate_from_end(log_end)
         entries = self.epochs.entries
         # An election without a record since leaves an epoch at the log's end, in every idle partition.
-        epochs_unwritten = opening.clean and stored is not None and entries == stored[: len(entries)] != stored
+        is_shorter = stored is not None and len(entries) < len(stored) and entries == stored[: len(entries)]
+        epochs_unwritten = opening.clean and is_shorter
         if entries != stored and not epochs_unwritten:
             replace_file(files, self._path(names.EPOCHS_FILE), encode_epochs(entries))
         if self.has_recovered:
@@ -150,7 +151,7 @@ class _Loader:
         try:
             stored = read_epochs(self.files, path)
         except CorruptFile as error:
-            log.warning("%s; the epochs are learnt again from the log", error)
+            log.warning("%s; rebuilding the epochs from the log", error)
             return None
         if not stored and not self.files.exists(path):
             write_file(self.files, path, b"", sync=False)
@@ -171,7 +172,7 @@ class _Loader:
             if end <= recovering_from:  # later ones are read whole anyway
                 indexed = segment.size == 0 or {(base, names.INDEX, ""), (base, names.TIME_INDEX, "")} <= segment_files
                 if damage := _index_damage(segment) if indexed else "an index is missing":
-                    log.warning("%s: %s; its indexes are built again", segment.path(names.LOG), damage)
+                    log.warning("%s: %s; rebuilding its indexes", segment.path(names.LOG), damage)
                     self._recover(segment, flushed=True)
                     for file in segment.files_to_flush():  # no later flush covers this segment
                         file.sync()
@@ -218,11 +219,11 @@ class _Loader:
         log.warning("%s was cut off at offset %d: %s. Removed: %s", self.opening.tp, log_end, why, removal)
 
     def _report_gap(self, segment: Segment, next_base: Offset) -> None:
-        """Somebody removed flushed records between a segment and the next."""
+        """Flushed records between a segment and the next were removed by hand."""
         if self.opening.contiguous and (end := segment.end()[0]) < next_base:
             log.error(
-                "%s: the records from offset %d to %d are missing, though what follows is there: a segment was removed "
-                "or damaged. Readers go on behind the gap; restore %s if there is a copy of it",
+                "%s: the records from offset %d to %d are missing, but later segments exist: a segment was removed "
+                "or damaged. Readers skip the gap; restore %s if there is a copy of it",
                 self.opening.tp, end, next_base - 1, self._path(names.file_name(end, names.LOG)),
             )  # fmt: skip
 
@@ -339,7 +340,7 @@ def resolve_leftovers(files: Files, directory: str, listing: list[str] | None = 
         files.sync_dir(directory)  # recovery needs the suffix until then
     for _, name in sorted(swaps, key=lambda swap: not swap[1].endswith(names.LOG + names.SWAP)):
         path = os.path.join(directory, name)
-        log.info("%s takes its place: compaction had finished it", path)
+        log.info("using %s, which compaction had finished", path)
         files.rename(path, path.removesuffix(names.SWAP))
     if not leftovers and not swaps:
         return list(parsed)

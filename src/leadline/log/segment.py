@@ -1,7 +1,7 @@
 """One segment of a log: a .log file of consecutive record batches, and its indexes.
 
     only the last segment of a log is written to
-    offsets in it lie in [base, base + 2^31), so that indexes can hold them in four bytes
+    its offsets are in [base, base + 2^31), so that indexes can hold them in four bytes
 
 Reading returns slices of the file, never bytes: the kernel copies them to the socket.
 """
@@ -10,10 +10,10 @@ import logging
 import os
 from collections.abc import Iterator
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from leadline.config.topic import LogConfig
-from leadline.errors import CorruptFile, CorruptMessage
+from leadline.errors import MISSING_REMEDY, CorruptFile, CorruptMessage
 from leadline.log import names
 from leadline.log.files import CachedFile, OpenFile
 from leadline.log.index import MAX_RELATIVE, OffsetIndex, TimeIndex, TimestampOffset
@@ -30,7 +30,7 @@ _FRONT = Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
 
 
 class FileSlice(NamedTuple):
-    """Bytes of a segment. Holding it keeps the file readable, also when the segment is deleted meanwhile."""
+    """Bytes of a segment. Holding it keeps the file readable, also when the segment is deleted."""
 
     file: OpenFile
     position: int
@@ -38,7 +38,7 @@ class FileSlice(NamedTuple):
 
 
 class BatchPosition(NamedTuple):
-    """Where a batch lies in its segment, and its offsets."""
+    """The place of a batch in its segment, and its offsets."""
 
     position: int
     size: int
@@ -47,7 +47,7 @@ class BatchPosition(NamedTuple):
 
 
 class SegmentPath(NamedTuple):
-    """Where the files of a segment are. The suffix says what is with it: see `names`."""
+    """Where the files of a segment are. The suffix is its state: see `names`."""
 
     directory: str
     base_offset: Offset
@@ -158,7 +158,7 @@ class Segment:
         self.offset_index.trim()
         self.time_index.trim()
         self.txn_index.trim()
-        self.file.truncate(self.size)
+        self._trim()
 
     def close(self) -> None:
         """For a clean stop. A later read opens the files again."""
@@ -167,9 +167,16 @@ class Segment:
         self.offset_index.close()
         self.time_index.close()
         self.txn_index.trim()
-        if (file := self.file).size != self.size:
-            file.truncate(self.size)
+        self._trim()
         self._log.close()
+
+    def _trim(self) -> None:
+        """Release the space that was reserved after the last batch."""
+        file = self.file
+        if (end := file.size) < self.size:
+            self._ends_early(end)
+        if end > self.size:
+            file.truncate(self.size)
 
     def open(self) -> None:
         """Open all its files."""
@@ -179,14 +186,14 @@ class Segment:
         self.txn_index.entries()
 
     def release(self) -> None:
-        """Close its files, except those with unflushed data. Readers go on; the next use opens them again."""
+        """Close its files, except those with unflushed data. Readers continue; the next use opens them again."""
         self._log.close()
         self.offset_index.release()
         self.time_index.release()
         self.txn_index.release()
 
     def discard(self) -> None:
-        """It is about to be deleted. Readers go on with their files."""
+        """It is about to be deleted. Readers keep their files."""
         self._log.discard()
         self.offset_index.discard()
         self.time_index.discard()
@@ -233,17 +240,15 @@ class Segment:
     @property
     def first_timestamp(self) -> int | None:
         if self._first_timestamp is None and self.size >= HEADER_BYTES:
-            self._first_timestamp = header_at(self.file.pread(HEADER_BYTES, 0)).max_timestamp
+            self._first_timestamp = header_at(self._chunk(self.file, 0)).max_timestamp
         return self._first_timestamp
 
     def batches(self, position: int = 0) -> Iterator[BatchPosition]:
         """The whole batches from a position on. Ends at the first bytes that are not a batch."""
         file, size = self.file, self.size
         while position + HEADER_BYTES <= size:
-            chunk = file.pread(min(_WALK_BYTES, size - position), position)
+            chunk = self._chunk(file, position)
             at, enough = 0, len(chunk) - _FRONT.size
-            if enough < 0:
-                return
             while at <= enough:
                 base, length, magic, delta = _FRONT.unpack_from(chunk, at)
                 batch = BatchPosition(position + at, LENGTH_END + length, base, base + delta)
@@ -252,6 +257,25 @@ class Segment:
                 yield batch
                 at += batch.size
             position += at
+
+    def _chunk(self, file: OpenFile, position: int) -> bytes:
+        """The bytes that hold the next batches. CorruptFile if what was written there is gone."""
+        expected = min(_WALK_BYTES, self.size - position)
+        chunk = file.pread(expected, position)
+        if len(chunk) < expected:
+            self._ends_early(position + len(chunk))
+        return chunk
+
+    def _ends_early(self, at: int) -> NoReturn:
+        text = f"the file ends here, though {self.size} bytes were written to it"
+        raise CorruptFile(self.path(names.LOG), at, text, MISSING_REMEDY)
+
+    def slice(self, position: int, length: int) -> FileSlice:
+        """CorruptFile if the last reader came to the end of the file before the end of the segment."""
+        file = self._log.open()
+        if file.ends_at is not None:
+            self._ends_early(file.ends_at)
+        return FileSlice(file, position, length)
 
     def find(self, offset: Offset) -> BatchPosition | None:
         """The first batch that ends at or after an offset. CorruptMessage if it cannot be found because of damage."""
@@ -274,7 +298,7 @@ class Segment:
         """Search from a position. There must be a batch at it, unless it is the start of the segment."""
         file, position, size, unpack, base_offset = self.file, start, self.size, _FRONT.unpack_from, self.base_offset
         while position + HEADER_BYTES <= size:
-            chunk = file.pread(min(_WALK_BYTES, size - position), position)
+            chunk = self._chunk(file, position)
             at, enough = 0, len(chunk) - _FRONT.size
             while at <= enough:
                 base, length, magic, delta = unpack(chunk, at)

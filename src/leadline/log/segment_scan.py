@@ -81,7 +81,7 @@ class ScannedProducers:
         self.numbers[row : row + 3] = array("q", (producer_id, epoch, 0))
 
     def drop(self, producer_id: int) -> None:
-        """Free the row of a producer, whoever has it: the entry gets what is there."""
+        """Release the row of a producer, saving its contents in the entry of its owner."""
         self._update(producer_id % self.ROWS * self.ROW)
 
     def update_entries(self) -> None:
@@ -111,7 +111,7 @@ def scan_segment(
 ) -> SegmentScan:
     """Updates producers and epochs. CorruptFile for the message formats of an old Kafka: they are not truncated.
 
-    In a segment that was `flushed` before the crash, a wrong CRC is damage, and no reason to drop what follows.
+    In a segment that was `flushed` before the crash, a wrong CRC is damage, and later batches stay.
     """
     scan = SegmentScan(TimestampOffset(NO_TIMESTAMP, segment.base_offset))
     if segment.size >= HEADER_BYTES:

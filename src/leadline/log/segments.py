@@ -57,7 +57,7 @@ class Segments:
         self.forget_positions()
 
     def floor(self, offset: Offset) -> Segment | None:
-        """The segment that an offset would lie in."""
+        """The segment whose range has an offset."""
         n = bisect_right(self._bases, offset)
         return self._by_base[self._bases[n - 1]] if n else None
 
@@ -78,7 +78,7 @@ class Segments:
         return log_end if above is None else above.base_offset
 
     def locate(self, offset: Offset) -> tuple[Segment, BatchPosition] | None:
-        """The first batch that ends at or after an offset. It may lie in a later segment: compaction leaves gaps."""
+        """The first batch that ends at or after an offset. It may be in a later segment: compaction leaves gaps."""
         segment = self.floor(offset)
         while segment is not None:
             if (batch := segment.find(offset)) is not None:
@@ -87,7 +87,7 @@ class Segments:
         return None
 
     def end_position(self, segment: Segment, limit: Offset, log_end: Offset) -> int:
-        """The position in a segment at which a reader stops who may see the offsets below a limit."""
+        """The position in a segment at which a reader of the offsets below a limit stops."""
         if limit >= self.end_of(segment, log_end):
             return segment.size
         last_limit, base, position = self._limit

@@ -1,7 +1,7 @@
 """The last offset of each key in the dirty part of a log, while it is compacted (Kafka: SkimpyOffsetMap).
 
 Compiled, it is a table of 24 bytes a key in memory of a fixed size: a digest of the key (16) and the offset (8). The
-digest depends on a secret of the pass, so that nobody can choose keys that collide. In Python it is a dict.
+digest depends on a secret of the pass, so that clients cannot choose keys that collide. In Python it is a dict.
 `log.cleaner.dedupe.buffer.size` is its size. Memory that no key can need is not taken.
 """
 
@@ -17,7 +17,7 @@ SLOT_BYTES, HEAD_BYTES, SECRET_AT, SECRET_BYTES = 24, 24, 8, 16
 
 
 class CleanedBatches(NamedTuple):
-    """What is left of batches in a row."""
+    """The rest of several batches."""
 
     end: int  # where the first batch is that is not among them
     data: bytes
@@ -30,10 +30,10 @@ class CleanedBatches(NamedTuple):
 
 
 class CleanedPacked(NamedTuple):
-    """What is left of a compressed batch."""
+    """The rest of a compressed batch."""
 
     batch: bytes  # with a body that is not compressed
-    is_whole: bool  # it stays as it is
+    is_whole: bool  # it stays unchanged
     last_offset: Offset
     max_timestamp: int
     records_read: int
@@ -51,6 +51,7 @@ class SkimpyOffsetMap:
                 f"log.cleaner.dedupe.buffer.size={most_bytes} cannot hold a single key; it has to be larger"
             )
         slots = min(most_bytes // KEY_BYTES, most_records * 5 // 4 + 1)  # with some free ones a key is near its place
+        self.table_bytes = slots * KEY_BYTES  # at most
         self._table: Any = _new_table(slots, secret) if walker.IS_COMPILED else {}
 
     def __len__(self) -> int:
@@ -76,11 +77,11 @@ class SkimpyOffsetMap:
         return RetainedRecords(*walker.retained(self._table, body, count, base_offset, end, keep_tombstones))
 
     def clean_plain(self, data: Buffer, at: int, now_ms: int, horizon_ms: int, most_bytes: int) -> CleanedBatches:
-        """What stays of plain batches in a row; see `python_walker.clean_plain`."""
+        """Compact several plain batches; see `python_walker.clean_plain`."""
         return CleanedBatches(*walker.clean_plain(self._table, data, at, self.end, now_ms, horizon_ms, most_bytes))
 
     def clean_packed(self, batch: Buffer, body: Buffer, now_ms: int, horizon_ms: int) -> CleanedPacked | None:
-        """What stays of a compressed batch; see `python_walker.clean_packed`."""
+        """Compact a compressed batch; see `python_walker.clean_packed`."""
         left = walker.clean_packed(self._table, batch, body, self.end, now_ms, horizon_ms)
         return None if left is None else CleanedPacked(*left)
 

@@ -73,6 +73,7 @@ class TxnIndex:
             entries: list[AbortedTxn] = []
             if self._files.exists(self.path):
                 file = self._file.open()
+                self._file.created()
                 entries = decode(self.path, file.pread(file.size, 0))
             self._entries = entries
         return self._entries
@@ -107,7 +108,9 @@ class TxnIndex:
 
     def _write(self) -> OpenFile:
         """The file, with all entries."""
-        file, entries = self._file.open(), self.entries()
+        entries = self.entries()
+        file = self._file.open()
+        self._file.created()
         if self._unwritten:
             written = len(entries) - self._unwritten
             file.write(encode(entries[written:]), written * _ENTRY.size)

@@ -1,6 +1,6 @@
 """Up-conversion: the message set of an old producer becomes one record batch, checked as Kafka checks it.
 
-Kafka converts what comes with Produce v0-2, and looks in this order:
+Kafka converts the messages of Produce v0-2, and checks in this order:
     every entry of the set: its size, its CRC, its codec
     the set: wrappers and record batches come alone, and all entries have one message format
     a wrapper: that it can be unpacked, and holds messages up to its own offset
@@ -12,6 +12,8 @@ Pure: no file, no clock. A thread runs it.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from leadline.config.topic import LogConfig
@@ -39,16 +41,15 @@ from leadline.records import varint
 from leadline.records.batch import CODEC_MASK, FLAGS_AT, MAGIC, crc_of, header_at
 from leadline.records.batch import HEADER_BYTES as BATCH_HEADER_BYTES
 from leadline.records.build import BatchFields, build_of
-from leadline.records.compression import Codec, CorruptCompression
-from leadline.records.decompression import ChunksOf, chunks
+from leadline.records.compression import MAX_DECOMPRESSED_BYTES, Codec, CorruptCompression, chunks
 from leadline.records.message_set import MessageEntry, UnreadableMessage, entries, inner_entries
 
 _NO_HEADERS = b"\0"
+_MAX_RATIO = 1032  # of deflate, the densest codec of a wrapper
+_CANNOT_EXCEED_BYTES = MAX_DECOMPRESSED_BYTES // _MAX_RATIO  # a wrapper of no more is certainly within the limit
 
 
-def up_converted(
-    data: Writable, config: LogConfig, tp: TopicPartition, now_ms: int, chunks_of: ChunksOf
-) -> CheckedBatch | None:
+def up_converted(data: Writable, config: LogConfig, tp: TopicPartition, now_ms: int) -> CheckedBatch | None:
     """What an old producer sent as one batch that may be appended. None if there is no whole entry in it."""
     summary = _summary(data, config, tp)
     if summary.first is None:
@@ -60,8 +61,8 @@ def up_converted(
     if summary.first.magic == MAGIC:
         batch = memoryview(data)[: summary.first.size]
         one_batch(batch, config, AppendOrigin.CLIENT, tp)
-        return checked_batch(batch, config, tp, now_ms, chunks_of)
-    return _Conversion(summary, config, tp, now_ms, chunks_of).batch_of(data)
+        return checked_batch(batch, config, tp, now_ms)
+    return _Conversion(summary, config, tp, now_ms).batch_of(data)
 
 
 class _Summary(NamedTuple):
@@ -103,11 +104,9 @@ def _batch_validity(batch: memoryview, entry: MessageEntry, tp: TopicPartition) 
 class _Conversion:
     """The batch that becomes of one message set, record by record."""
 
-    def __init__(
-        self, summary: _Summary, config: LogConfig, tp: TopicPartition, now_ms: int, chunks_of: ChunksOf
-    ) -> None:
+    def __init__(self, summary: _Summary, config: LogConfig, tp: TopicPartition, now_ms: int) -> None:
         assert summary.first is not None
-        self._config, self._tp, self._chunks_of, self._magic = config, tp, chunks_of, summary.first.magic
+        self._config, self._tp, self._magic = config, tp, summary.first.magic
         self._source = summary.codec
         self._target, self._level = target_codec(summary.codec, config)
         self._limits = time_limits(config, now_ms)
@@ -153,7 +152,7 @@ class _Conversion:
         self._add(entry, entry.timestamp)
 
     def _fault(self, entry: MessageEntry, timestamp: int, is_log_append_time: bool) -> WireError | None:
-        """What is wrong with the key or the time of a message."""
+        """The error in the key or the time of a message."""
         config = self._config
         try:
             if config.compact and not entry.has_key:
@@ -195,10 +194,10 @@ class _Conversion:
     # Wrappers
 
     def _add_wrapper(self, wrapper: MessageEntry) -> None:
-        """All of it is unpacked before a message counts: Kafka reports first what keeps it from that."""
+        """Everything is unpacked before a message is checked: Kafka reports errors of unpacking first."""
         stamped = wrapper.timestamp if wrapper.is_log_append_time else None
         failure: WireError | None = None
-        faults: list[WireError] = []
+        faults: dict[bool, WireError] = {}  # the first of those that concern a time, and of the others
         last_offset = -1
         count = 0
         for inner in self._unwrapped(wrapper):
@@ -212,7 +211,7 @@ class _Conversion:
         if failure is not None:
             raise failure
         if faults:
-            raise next((fault for fault in faults if isinstance(fault, InvalidTimestamp)), faults[0])
+            raise faults.get(True) or faults[False]
 
     def _unwrapped(self, wrapper: MessageEntry) -> Iterator[MessageEntry]:
         codec = Codec(wrapper.codec_id)
@@ -224,9 +223,14 @@ class _Conversion:
             raise self._unreadable(error) from None
         if value is None:
             raise InvalidRecord(f"a wrapper for {self._tp} has no value")
-        pieces = chunks(codec, value, self._chunks_of, any_lz4_header=self._magic == 0)
+        unpacked = partial(chunks, codec, value, any_lz4_header=self._magic == 0)
+        limit = partial(limited, what=f"a wrapper for {self._tp}")
+        if len(value) > _CANNOT_EXCEED_BYTES:
+            with suppress(CorruptCompression):  # messages may be at fault before it
+                for _ in limit(unpacked()):
+                    pass
         try:
-            yield from inner_entries(limited(pieces, f"a wrapper for {self._tp}"))
+            yield from inner_entries(limit(unpacked()))
         except CorruptCompression as error:
             raise UnknownServerError(f"a wrapper for {self._tp} cannot be decompressed: {error}") from None
 
@@ -238,20 +242,20 @@ class _Conversion:
                 f"a wrapper for {self._tp} has offset {wrapper.offset}, less than {last_offset} of its last message"
             )
 
-    def _add_inner(self, inner: MessageEntry, stamped: int | None, faults: list[WireError]) -> None:
+    def _add_inner(self, inner: MessageEntry, stamped: int | None, faults: dict[bool, WireError]) -> None:
         if inner.codec_id > max(Codec):
             raise UnknownServerError(f"Unknown compression type id: {inner.codec_id}, in a message for {self._tp}")
         if inner.codec_id:
             raise InvalidRecord(f"a wrapper for {self._tp} holds another one")
         if inner.magic != self._magic:
-            faults.append(self._of_another_format(inner))
+            faults.setdefault(False, self._of_another_format(inner))
             return
         if not inner.is_valid:
             raise CorruptMessage(f"the CRC of a message in a wrapper for {self._tp} does not match")
         timestamp = inner.timestamp if stamped is None else stamped
         fault = self._fault(inner, timestamp, stamped is not None)
         if fault is not None:
-            faults.append(fault)
+            faults.setdefault(isinstance(fault, InvalidTimestamp), fault)
         elif not faults:
             self._add(inner, timestamp)
 

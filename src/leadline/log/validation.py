@@ -1,4 +1,4 @@
-"""What is checked before batches are appended.
+"""The checks of batches before they are appended.
 
 A leader checks what Apache Kafka checks, by default and for every batch of a producer: the header, the CRC, and each
 record (docs/decisions/0042-a-leader-checks-every-record.md). It unpacks a compressed batch for that. A batch that takes
@@ -54,15 +54,15 @@ from leadline.records.compression import (
     Codec,
     CorruptCompression,
     DecompressedTooLarge,
-    decompress_within,
+    chunks,
+    decompress,
 )
-from leadline.records.decompression import ChunksOf, chunks
 from leadline.records.message_set import entries
 from leadline.records.python_walker import LONG_MAX, Summary, to_long
 from leadline.records.record import body_of, spans
 from leadline.records.walker import IS_COMPILED, check, check_chunks
 
-# What the loop checks by itself: what takes about half a millisecond. A thread checks the rest.
+# The loop itself checks batches that take about half a millisecond. A thread checks larger ones.
 INLINE_BYTES: Mapping[int, int] = {  # unpacked
     Codec.GZIP: 128 * 1024,
     Codec.SNAPPY: 512 * 1024,
@@ -78,9 +78,6 @@ MAX_RECORD_ERRORS = 10_000  # of one response
 LONG_MIN = -LONG_MAX - 1
 
 Writable = bytearray | memoryview
-_SCRATCH = memoryview(
-    bytearray(max(INLINE_BYTES.values()))
-)  # of the loop alone: fresh memory costs more than the work in it
 _CLIENT, _LAST_CODEC = AppendOrigin.CLIENT, int(max(Codec))
 
 
@@ -100,7 +97,7 @@ class LargeContent(Exception):
 
 
 def one_batch(data: Buffer, config: LogConfig, origin: AppendOrigin, tp: TopicPartition) -> Header:
-    """The header of the one batch that a leader is to append. It is checked, and the CRC too, unless we built it."""
+    """The header of the one batch that a leader appends. It is checked, and so is the CRC, unless we built it."""
     if len(data) < HEADER_BYTES:
         _refuse_short(data, tp)
     fields = HEADER.unpack_from(data)
@@ -154,7 +151,7 @@ def refuse_short_batch(size: int, tp: TopicPartition) -> NoReturn:
 def _refuse_client_batch(
     attributes: int, delta: int, count: int, producer_id: int, sequence: int, tp: TopicPartition
 ) -> NoReturn:
-    """Say what is wrong with the header of a producer's batch."""
+    """The error in the header of a producer's batch."""
     if delta < 0 or count <= 0:
         raise InvalidRecord(f"a batch for {tp} with {count} records and last offset delta {delta}")
     if delta + 1 != count:
@@ -170,7 +167,7 @@ def _refuse_client_batch(
 
 
 def content_of(data: Buffer, header: Header, config: LogConfig, tp: TopicPartition, now_ms: int) -> Summary:
-    """What the records of a batch say together. InvalidRecord or InvalidTimestamp if Kafka refuses them."""
+    """The summary of a batch's records. InvalidRecord or InvalidTimestamp if Kafka refuses them."""
     count, size = header.record_count, LENGTH_END + header.length
     if count > INLINE_RECORDS or (size > INLINE_REBUILT_BYTES and _is_rebuilt(header, config)):
         raise LargeContent
@@ -191,11 +188,11 @@ def content_of(data: Buffer, header: Header, config: LogConfig, tp: TopicPartiti
     raise _refusal(fault, data, header, config, tp, now_ms)
 
 
-def _unpacked(data: Buffer, size: int, codec: Codec) -> memoryview:
+def _unpacked(data: Buffer, size: int, codec: Codec) -> bytes:
     if size > INLINE_PACKED_BYTES[codec]:
         raise LargeContent
     try:
-        return decompress_within(codec, memoryview(data)[HEADER_BYTES:size], _SCRATCH[: INLINE_BYTES[codec]])
+        return decompress(codec, memoryview(data)[HEADER_BYTES:size], INLINE_BYTES[codec])
     except (CorruptCompression, DecompressedTooLarge):  # Kafka may nevertheless read it: see `large_content_of`
         raise LargeContent from None
 
@@ -207,15 +204,13 @@ class CheckedBatch(NamedTuple):
     content: Summary
 
 
-def checked_batch(
-    data: Writable, config: LogConfig, tp: TopicPartition, now_ms: int, chunks_of: ChunksOf
-) -> CheckedBatch:
-    """As `content_of`, for a thread: of any size, and in bounded memory. It unpacks whatever Kafka does."""
+def checked_batch(data: Writable, config: LogConfig, tp: TopicPartition, now_ms: int) -> CheckedBatch:
+    """As `content_of`, for a thread: of any size, and in bounded memory. It unpacks everything that Kafka unpacks."""
     header = header_at(data)
     codec, size = Codec(header.attributes & CODEC_MASK), LENGTH_END + header.length
-    pieces = chunks(codec, memoryview(data)[HEADER_BYTES:size], chunks_of)
-    if config.compact:
-        pieces = limited(pieces, f"a batch for {tp}, which is compacted,")
+    pieces = chunks(codec, memoryview(data)[HEADER_BYTES:size])
+    if config.compact or _is_rebuilt(header, config):
+        pieces = limited(pieces, f"a batch for {tp}, which is unpacked again,")
     try:
         content = check_chunks(pieces, header.record_count, header.base_timestamp)
     except CorruptMessage as error:
@@ -230,7 +225,7 @@ def checked_batch(
 
 
 def limited(pieces: Iterator[Buffer], what: str) -> Iterator[Buffer]:
-    """What nobody here unpacks again is refused: on a compacted topic the cleaner would have to."""
+    """Refuse a payload that is too large to unpack whole: the cleaner would have to, or a recompression."""
     left = MAX_DECOMPRESSED_BYTES
     for piece in pieces:
         left -= len(piece)
@@ -245,7 +240,7 @@ class _Fault(Enum):
 
 
 def _fault(content: Summary, header: Header, config: LogConfig, now_ms: int) -> _Fault | None:
-    """Why a batch is to be refused although its records can be read."""
+    """The reason to refuse a batch although its records can be read."""
     newest, oldest, keyless, misplaced = content
     if keyless and config.compact:
         return _Fault.KEY_OR_TIME
@@ -274,7 +269,7 @@ def _refusal(
     fault: _Fault, data: Buffer, header: Header, config: LogConfig, tp: TopicPartition, now_ms: int
 ) -> WireError:
     if fault is _Fault.OFFSET:
-        # Kafka fails to correct compressed records, and stores others as they are, for its readers to stumble over.
+        # Kafka fails to correct compressed records. It stores others unchanged, and its readers fail on them.
         refuse = UnknownServerError if header.attributes & CODEC_MASK else InvalidRecord
         return refuse(f"{fault.value}, in a batch for {tp}")
     try:
@@ -329,14 +324,14 @@ def _refusal_of_records(
 
 
 def is_stored_unchanged(config: LogConfig) -> bool:
-    """Whether batches are stored as they come, if nothing is wrong with them: on nearly all topics."""
+    """Whether valid batches are stored unchanged: on nearly all topics."""
     return config.compression_type == "producer" and not config.log_append_time
 
 
 def as_configured(
     batch: Writable, header: Header, content: Summary | None, config: LogConfig, tp: TopicPartition, now_ms: int
 ) -> tuple[Writable, Header]:
-    """The batch as it is to be stored: with the right max timestamp, under the topic's codec, at the broker's time.
+    """The batch to store: with the right max timestamp, under the topic's codec, at the broker's time.
 
     `content`: None for a batch that the broker built.
     """

@@ -1,4 +1,4 @@
-"""How close the broker is to being throttled by the kernel when it writes, and what it does before that.
+"""How close the kernel is to throttling the broker's writes, and what the broker does before that.
 
 The kernel keeps written data in memory and writes it back later. When too many pages are dirty, it blocks the next
 write() until some are written back. That would block the loop, and every client with it.
@@ -11,9 +11,9 @@ reduce. What other processes left takes room from it, but an eighth of the thres
 wrote much does not stop the broker.
 
 Appends go to the end of a file. So of an active segment, as many of the last bytes may be unwritten as were appended
-since it was last written back. Some of them may be on disk already: the kernel does not say.
+since it was last written back. Some of them may be on disk already: the kernel does not report it.
 
-Writeback goes in pieces: while the kernel hands over a whole file at once, it blocks writers to that file.
+Writeback goes in pieces: while the kernel writes back a whole file, it blocks writers to that file.
 
 Linux has the number of dirty pages and both thresholds in /proc/vmstat. Elsewhere nothing is known or done.
 """
@@ -28,6 +28,7 @@ from weakref import ref
 
 from leadline.log.files import OpenFile
 from leadline.log.log import Log
+from leadline.runtime.ended_tasks import all_ended
 from leadline.runtime.page_cache import PAGE_BYTES, DirtyPages
 from leadline.runtime.ports import Files, Time, shortage
 
@@ -50,7 +51,7 @@ class PressureLevel(IntEnum):
 
 
 def level_of(dirty: DirtyPages, own_pages: int, before: PressureLevel = PressureLevel.CALM) -> PressureLevel:
-    """`own_pages`: at most so many are the broker's. Once it is high, it stays high until there is some room."""
+    """`own_pages`: upper bound of this broker's dirty pages. A high level stays high until there is some room."""
     own_pages = min(own_pages, dirty.waiting)
     room = max(dirty.throttled_from - (dirty.waiting - own_pages), dirty.throttled_from * MIN_ROOM)
     if own_pages > room * (RELEASE if before is PressureLevel.HIGH else HOLD):
@@ -140,7 +141,7 @@ class WritePressure:
         return ranges
 
     def _forget(self, key: LogRef, written: int) -> None:
-        """So many bytes of a log are not unwritten any more. What is left waits behind the other logs."""
+        """The given number of bytes of a log were written back. The rest waits behind the other logs."""
         left = self._unwritten.pop(key) - written
         self._unwritten_bytes -= written
         if left > 0:
@@ -150,7 +151,7 @@ class WritePressure:
         own_pages = self._unwritten_bytes // PAGE_BYTES
         level = PressureLevel.CALM if dirty is None else level_of(dirty, own_pages, self.level)
         if level is PressureLevel.HIGH and self.level is not PressureLevel.HIGH:
-            log.info("the disk does not keep up with what is written: producers of large batches have to wait for it")
+            log.info("the disk does not keep up with writes: producers of large batches have to wait for it")
             self._room.clear()
         elif level is not PressureLevel.HIGH:
             self._room.set()
@@ -159,7 +160,7 @@ class WritePressure:
     async def stop(self) -> None:
         if self._checking is not None:
             self._checking.cancel()
-            await asyncio.gather(self._checking, return_exceptions=True)
+            await all_ended(self._checking)
 
 
 def _active_file(log: Log) -> OpenFile | None:

@@ -17,6 +17,7 @@ from leadline.model import TopicPartition
 from leadline.runtime.ports import OsFiles
 from tests.support.dirs import fill, log_dirs, opened
 from tests.support.logs import START_MS, TP, LogBench, batch, listing, offsets_in, whole_log
+from tests.support.waiting import eventually
 
 COMPACT = {"cleanup.policy": "compact", "segment.bytes": "1000"}
 OTHER = TopicPartition("other", 0)
@@ -143,9 +144,7 @@ def stuck_process() -> Iterator[None]:
 async def stuck(dirs: LogDirs, cleaner: Cleaner) -> "asyncio.Task[bool]":
     task = asyncio.create_task(cleaner.clean_filthiest())
     cleaned = Path(dirs.logs[TP].directory) / "00000000000000000000.log.cleaned"
-    async with asyncio.timeout(PATIENCE_S):
-        while not cleaned.exists():  # noqa: ASYNC110  nobody tells when it is there
-            await asyncio.sleep(0.01)
+    await eventually(cleaned.exists)
     return task
 
 

@@ -10,6 +10,7 @@ import pytest
 from leadline.config.storage import StorageConfig
 from leadline.config.topic import LogConfig
 from leadline.errors import CorruptFile
+from leadline.log import compaction
 from leadline.log.cleaner import cleanable, request_for
 from leadline.log.compaction import CleanerThrottle
 from leadline.log.compaction_request import CompactionRequest, LastRecord
@@ -17,11 +18,12 @@ from leadline.log.log import Log
 from leadline.log.producer_state import AppendOrigin
 from leadline.log.skimpy_offset_map import KEY_BYTES
 from leadline.log.txn_index import AbortedTxn
+from leadline.model import Buffer
 from leadline.records import python_walker, walker
-from leadline.records.batch import header_at
+from leadline.records.batch import Header, header_at
 from leadline.records.build import BatchFields, build
 from leadline.records.compression import Codec
-from leadline.records.record import Record, RecordHeader
+from leadline.records.record import Record, RecordHeader, body_of
 from tests.support.logs import START_MS, LogBench, at_offset, batch, compact, listing, marker, records_in, whole_log
 
 DAY_MS = 86_400_000
@@ -202,6 +204,28 @@ def test_as_many_keys_are_learnt_as_memory_allows_and_the_rest_waits(bench: LogB
     assert len(left(log)) == 12, "nothing was replaced below offset 4"
     assert all(group.end_offset == 12 for group in compact(log, compaction))
     assert sorted(left(log)) == [6, 7, 8, 9, 10, 11]
+
+
+@pytest.mark.parametrize(("dedupe_bytes", "unpacked"), [(1_000_000, 3), (1_500, 6)], ids=["room", "no room"])
+def test_a_batch_is_unpacked_once_if_there_is_room_for_what_was_in_it(
+    bench: LogBench, monkeypatch: pytest.MonkeyPatch, dedupe_bytes: int, unpacked: int
+) -> None:
+    log = bench.open()
+    for n in range(3):
+        records = [Record(at, START_MS, key, b"%d" % n * 500) for at, key in enumerate([b"a", b"b", b"%d" % n])]
+        log.append_as_leader(build(records, BatchFields(codec=Codec.LZ4)), 0)
+    log.advance_high_watermark(log.log_end)
+    log.roll()
+    calls: list[int] = []
+
+    def counted(data: bytes, position: int, header: Header) -> Buffer:
+        calls.append(header.base_offset)
+        return body_of(data, position, header)
+
+    monkeypatch.setattr(compaction, "body_of", counted)
+    compact(log, replace(request(log, bench), dedupe_bytes=dedupe_bytes))
+    assert [offset for offset, (key, _) in left(log).items()] == [2, 5, 6, 7, 8]
+    assert len(calls) == unpacked
 
 
 def test_memory_for_no_key_at_all_is_refused_by_name(bench: LogBench) -> None:

@@ -1,6 +1,7 @@
 """The thread of a log directory: order, failure for good, and what is for later."""
 
 import asyncio
+import errno
 import threading
 import time
 from collections import defaultdict
@@ -9,7 +10,7 @@ from typing import NoReturn
 
 import pytest
 
-from leadline.errors import LogDirFailed
+from leadline.errors import LogDirFailed, StorageError
 from leadline.log.disk_thread import GROUP_THREADS, DiskThread
 from leadline.runtime.ports import Job
 from tests.support.waiting import eventually
@@ -66,6 +67,24 @@ def test_after_a_failure_nothing_more_is_done_or_reported() -> None:
         "log directory d failed while flushing orders-0: [Errno 5] Input/output error"
     ]
     assert done == []
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_file_that_cannot_be_used_fails_the_call_alone_unless_the_directory_is_gone(is_there: bool) -> None:
+    def refused() -> None:
+        raise IsADirectoryError(errno.EISDIR, "Is a directory", "d/checkpoint")
+
+    async def scenario() -> list[LogDirFailed]:
+        failures = list[LogDirFailed]()
+        disk = DiskThread("d", failures.append, lambda: is_there)
+        with pytest.raises(StorageError if is_there else LogDirFailed, match=r"writing.*d/checkpoint"):
+            await disk.call("writing", refused)
+        if is_there:
+            assert await disk.call("reading", lambda: 7) == 7
+        await disk.stop()
+        return failures
+
+    assert bool(asyncio.run(scenario())) is not is_there
 
 
 class Flushes:
@@ -232,9 +251,7 @@ def test_what_is_for_later_waits_and_does_not_outlive_the_end() -> None:
         disk.later(1, lambda: done.append("soon"))
         disk.later(50_000, lambda: done.append("never"))
         assert done == []
-        async with asyncio.timeout(120):
-            while not done:  # noqa: ASYNC110  nobody tells
-                await asyncio.sleep(0.005)
+        await eventually(lambda: done)
         await disk.stop()
         return done
 

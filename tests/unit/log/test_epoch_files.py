@@ -1,10 +1,11 @@
 """The files of leader epochs: several in one job, each once, and a flush does not wait for them."""
 
 from pathlib import Path
+from types import NoneType
 
 import pytest
 
-from leadline.log.epoch_files import FILES_AT_ONCE, EpochFile, EpochFiles
+from leadline.log.epoch_files import FILES_AT_ONCE, EpochFile, EpochFileOutcome, EpochFiles
 from leadline.model import TopicPartition
 from tests.support.lazy_disk import LazyDisk
 from tests.support.logs import LogBench
@@ -15,7 +16,8 @@ class ChangedLog:
     def __init__(self, files: MemoryFiles, number: int) -> None:
         self.tp, self.path = TopicPartition("t", number), f"/t-{number}/leader-epoch-checkpoint"
         files.make_dirs(f"/t-{number}")
-        self.content, self.is_written, self.times_written = b"", True, 0
+        self.content, self.is_written = b"", True
+        self.outcomes: list[EpochFileOutcome] = []
 
     def change(self, content: bytes) -> None:
         self.content, self.is_written = content, False
@@ -23,8 +25,9 @@ class ChangedLog:
     def epoch_file(self) -> EpochFile | None:
         return None if self.is_written else EpochFile(self.path, self.content, self._written)
 
-    def _written(self) -> None:
-        self.is_written, self.times_written = True, self.times_written + 1
+    def _written(self, outcome: EpochFileOutcome) -> None:
+        self.outcomes.append(outcome)
+        self.is_written = True
 
 
 def fail(failure: Exception) -> None:
@@ -65,13 +68,28 @@ def test_a_file_that_changes_while_it_waits_is_written_once_with_its_last_conten
         writes.write(log)
     while disk.step():
         pass
-    assert (content_of(files, second.path), second.times_written) == (b"new", 1)
+    assert (content_of(files, second.path), second.outcomes) == (b"new", [None])
 
 
 def test_a_file_that_is_up_to_date_is_not_written(files: MemoryFiles) -> None:
     disk, log = LazyDisk("/", fail), ChangedLog(files, 1)
     EpochFiles(disk, files).write(log)
     assert not disk.waiting
+
+
+def test_a_file_that_cannot_be_used_is_reported_to_its_own_log_and_the_others_are_written(files: MemoryFiles) -> None:
+    disk, logs = LazyDisk("/", fail), [ChangedLog(files, number) for number in range(4)]
+    files.make_dirs(f"{logs[2].path}.tmp")
+    writes = EpochFiles(disk, files)
+    for log in logs:
+        log.change(b"x")
+        writes.write(log)
+    while disk.step():
+        pass
+    assert [type(outcome) for log in logs for outcome in log.outcomes] == [
+        NoneType, NoneType, IsADirectoryError, NoneType,
+    ]  # fmt: skip
+    assert content_of(files, logs[3].path) == b"x"
 
 
 def test_a_clean_start_leaves_an_epoch_without_records_to_the_next_write(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from leadline.log.checkpoints import EpochEntry
 from leadline.log.epochs import EpochEnd, LeaderEpochs
+from tests.support.epochs import epoch_at
 
 ENTRIES = [EpochEntry(2, 10), EpochEntry(5, 20), EpochEntry(6, 30)]
 
@@ -70,5 +71,5 @@ def test_an_epoch_ends_where_the_next_known_one_starts(epochs: LeaderEpochs, epo
 
 def test_no_epochs_no_answers() -> None:
     empty = LeaderEpochs()
-    assert (empty.latest, empty.earliest, empty.end_of(0, 9), empty.epoch_at(0)) == (None, None, None, None)
+    assert (empty.latest, empty.earliest, empty.end_of(0, 9), epoch_at(empty.entries, 0)) == (None, None, None, None)
     assert not empty.clear()

@@ -246,7 +246,7 @@ def test_what_failed_to_reach_the_disk_while_its_file_was_closed_fails_the_next_
     disk.fails = True
     push_out(disk, cache)
     until(lambda: disk.has_closed(fd))
-    with pytest.raises(OSError, match="what was written may be lost"):
+    with pytest.raises(OSError, match="written data may be lost"):
         file.open()
 
 
@@ -258,7 +258,7 @@ def test_it_also_fails_the_flush_through_a_descriptor_that_was_opened_meanwhile(
     again = file.open()
     disk.fails = True
     file.write_to_disk(dismissed)
-    with pytest.raises(OSError, match="what was written may be lost"):
+    with pytest.raises(OSError, match="written data may be lost"):
         again.sync()
 
 
@@ -268,7 +268,7 @@ def test_a_failure_of_early_writeback_fails_the_next_flush() -> None:
     file, fd = written_file(disk, cache)
     disk.fails = True
     assert file.open().write_back(0, 4)
-    with pytest.raises(OSError, match="what was written may be lost"):
+    with pytest.raises(OSError, match="written data may be lost"):
         file.open().sync()
     assert ("fsync", fd) not in disk.done
 

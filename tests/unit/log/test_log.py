@@ -1,23 +1,27 @@
 """A log: appending, reading within bounds, truncating, deleting, flushing in order, and failing for good."""
 
+import errno
 import gc
 import os
 import uuid
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 
-from leadline.errors import InconsistentTopicId, OffsetOutOfRange, RecordListTooLarge
+from leadline.errors import InconsistentTopicId, OffsetOutOfRange, RecordListTooLarge, ResourceExhausted
 from leadline.log.log import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
     AppendResult,
     Isolation,
+    ListedOffset,
     Log,
-    TimestampAndOffset,
 )
 from leadline.log.producer_state import AppendOrigin
+from leadline.log.segment import Segment
 from leadline.log.txn_index import AbortedTxn
 from leadline.records.batch import header_at
 from leadline.runtime.ports import OsFiles
@@ -31,6 +35,7 @@ from tests.support.logs import (
     listing,
     marker,
     offsets_in,
+    whole_log,
 )
 
 
@@ -91,9 +96,51 @@ def test_what_no_segment_can_hold_is_refused(tmp_path: Path) -> None:
 def test_an_epoch_of_records_that_were_refused_begins_with_the_first_that_are_not(tmp_path: Path) -> None:
     log = LogBench(tmp_path, {"segment.bytes": "200"}).open()
     with pytest.raises(RecordListTooLarge):
-        log.append_as_follower(at_offset(batch(), 0, 0) + at_offset(batch(size=150), 4, 1))
+        log.append_as_leader(batch(size=300), 0)
     log.append_as_leader(batch(2), 1)
     assert [tuple(entry) for entry in log.epochs.entries] == [(1, 0)]
+
+
+def test_records_that_a_full_disk_refuses_leave_the_epochs_as_they_were(log: Log) -> None:
+    """They span two epochs, and are sent again."""
+    log.append_as_follower(at_offset(batch(5), 0))
+    chunk = at_offset(batch(), 5) + at_offset(batch(), 6, 1)
+    with mock.patch.object(Segment, "append", side_effect=OSError(errno.ENOSPC, "full")):
+        for _ in range(2):
+            with pytest.raises(ResourceExhausted):
+                log.append_as_follower(chunk)
+            assert [tuple(entry) for entry in log.epochs.entries] == [(0, 0)]
+    log.append_as_follower(chunk)
+    assert [tuple(entry) for entry in log.epochs.entries] == [(0, 0), (1, 6)]
+
+
+def test_a_follower_takes_what_its_leader_has_though_segments_became_smaller(tmp_path: Path) -> None:
+    """One fetch brings more than a segment holds, and a batch from before segment.bytes was lowered."""
+    log = LogBench(tmp_path, {"segment.bytes": "200"}).open()
+    batches = [at_offset(batch(), 0), at_offset(batch(size=300), 1), at_offset(batch(), 2, 1), at_offset(batch(), 3, 1)]
+    appended = log.append_as_follower(b"".join(batches))
+    assert appended == AppendResult(0, 3, -1)
+    assert whole_log(log) == b"".join(batches)
+    assert len(log.segments) > 1
+    assert [tuple(entry) for entry in log.epochs.entries] == [(0, 0), (1, 2)]
+
+
+def test_a_follower_keeps_what_was_appended_before_the_disk_was_full(tmp_path: Path) -> None:
+    log = LogBench(tmp_path, {"segment.bytes": "200"}).open()
+    batches = [at_offset(batch(size=150), 0), at_offset(batch(size=150), 1)]
+    append = Segment.append
+    room = iter([None])
+
+    def append_once(self: Segment, *args: Any) -> None:
+        if next(room, OSError) is not None:
+            raise OSError(errno.ENOSPC, "full")
+        append(self, *args)
+
+    with mock.patch.object(Segment, "append", append_once):
+        assert log.append_as_follower(b"".join(batches)) == AppendResult(0, 0, -1)
+        with pytest.raises(ResourceExhausted):
+            log.append_as_follower(batches[1])
+    assert log.append_as_follower(batches[1]) == AppendResult(1, 1, -1)
 
 
 def test_a_follower_takes_whole_batches_with_gaps_and_leaves_a_torn_one(log: Log) -> None:
@@ -221,12 +268,12 @@ def test_times_and_special_timestamps_lead_to_offsets(log: Log) -> None:
     log.append_as_leader(batch(1, timestamp=START_MS + 100), 4)
     log.roll()
     log.append_as_leader(batch(1, timestamp=START_MS + 50), 4)
-    assert log.offset_for_time(START_MS + 2) == TimestampAndOffset(START_MS + 2, 2, 0)
-    assert log.offset_for_time(START_MS + 3) == TimestampAndOffset(START_MS + 100, 3, 4)
+    assert log.offset_for_time(START_MS + 2) == ListedOffset(START_MS + 2, 2, 0)
+    assert log.offset_for_time(START_MS + 3) == ListedOffset(START_MS + 100, 3, 4)
     assert log.offset_for_time(START_MS + 101) is None
-    assert log.offset_for_time(EARLIEST_TIMESTAMP) == TimestampAndOffset(-1, 0, 0)
-    assert log.offset_for_time(LATEST_TIMESTAMP) == TimestampAndOffset(-1, 5, 4)
-    assert log.offset_for_time(MAX_TIMESTAMP) == TimestampAndOffset(START_MS + 100, 3, 4)
+    assert log.offset_for_time(EARLIEST_TIMESTAMP) == ListedOffset(-1, 0, 0)
+    assert log.offset_for_time(LATEST_TIMESTAMP) == ListedOffset(-1, 5, 4)
+    assert log.offset_for_time(MAX_TIMESTAMP) == ListedOffset(START_MS + 100, 3, 4)
 
 
 # Log start and high watermark

@@ -23,12 +23,14 @@ def two(tmp_path: Path) -> Path:
 
 TRY_TO_LOCK = """
 import asyncio, sys
-from leadline.config.storage import StorageConfig
+from leadline.config.broker import broker_settings
+from leadline.config.live_settings import LiveSettings
 from leadline.errors import LogDirLocked
 from leadline.log.log_dirs import LogDirs
 from leadline.runtime.ports import OsFiles, SystemChance, SystemTime
 async def main():
-    dirs = LogDirs(StorageConfig(log_dirs=(sys.argv[1],)), SystemTime(), SystemChance(), OsFiles())
+    settings = LiveSettings(broker_settings({"log.dirs": sys.argv[1]}))
+    dirs = LogDirs(settings, SystemTime(), SystemChance(), OsFiles())
     try:
         await dirs.open()
     except LogDirLocked as error:

@@ -3,17 +3,17 @@
 import asyncio
 import errno
 import os
-import time
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
-from leadline.errors import LogDirFailed, StorageError
+from leadline.errors import CorruptFile, LogDirFailed, StorageError
 from leadline.log.names import DirMark
 from leadline.model import TopicPartition
 from tests.support.dirs import OTHER, checkpoint, fill, log_dirs, opened, stopped
 from tests.support.logs import TP, batch, listing, offsets_in, whole_log
+from tests.support.waiting import eventually, until
 from tests.support.watched_files import Failing, WatchedFiles
 
 PATIENCE_S = 120
@@ -83,9 +83,7 @@ def test_a_partition_that_is_offline_can_be_deleted_with_whatever_lies_in_it(one
             assert set(dirs.logs) == {OTHER}
             await dirs.deletion.delete_offline(TP)
             assert dirs.offline_log(TP) is None
-            async with asyncio.timeout(120):
-                while any(name.startswith("orders-0") for name in listing(one)):  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+            await eventually(lambda: not any(name.startswith("orders-0") for name in listing(one)))
             assert (await dirs.create(TP)).log_end == 0
 
     asyncio.run(scenario())
@@ -97,13 +95,11 @@ def test_a_directory_that_fails_while_the_others_are_already_closed_is_not_the_l
     async def scenario() -> None:
         dirs = log_dirs(one, two)
         await dirs.open()
-        dirs.on_offline.append(lambda failure, gone: left.append(list(dirs.dirs)))
+        dirs.on_offline.append(lambda gone: left.append(list(dirs.dirs)))
 
         def lose_it_after_the_other_is_closed() -> None:
-            deadline_s = time.monotonic() + PATIENCE_S
-            while not (one / MARK).exists() and time.monotonic() < deadline_s:
-                time.sleep(0.01)
-            time.sleep(0.1)  # the other one ends its closing
+            until(lambda: dirs.dirs[str(one)].disk._stopped)
+            assert (one / MARK).exists()
             two.rename(two.with_name("elsewhere"))
 
         dirs.dirs[str(two)].disk.run("waiting", lose_it_after_the_other_is_closed, lambda _: None)
@@ -169,9 +165,7 @@ def test_a_log_on_its_way_out_is_removed_after_a_restart(one: Path) -> None:
             await dirs.deletion.delete(TP)
         async with opened(log_dirs(one, topic={"file.delete.delay.ms": "1"})) as dirs:
             assert not dirs.logs
-            async with asyncio.timeout(PATIENCE_S):
-                while any(name.startswith("orders") for name in listing(one)):  # noqa: ASYNC110
-                    await asyncio.sleep(0.005)
+            await eventually(lambda: not any(name.startswith("orders") for name in listing(one)))
 
     asyncio.run(scenario())
 
@@ -229,10 +223,10 @@ def test_a_failed_fsync_takes_the_directory_offline_for_good(one: Path, two: Pat
     watch = Failing(10**9, errno.EIO, only=["fsync"])
 
     async def scenario() -> None:
-        failures = list[tuple[str, list[TopicPartition]]]()
+        offline = list[tuple[list[str], list[TopicPartition]]]()
         dirs = log_dirs(one, two, files=WatchedFiles(watch))
         await dirs.open()
-        dirs.on_offline.append(lambda failure, partitions: failures.append((failure.directory, partitions)))
+        dirs.on_offline.append(lambda partitions: offline.append((list(dirs.offline), partitions)))
         log, other = await dirs.create(TP, path=str(one)), await dirs.create(OTHER, path=str(two))
         fill(log)
         fill(other)
@@ -241,10 +235,10 @@ def test_a_failed_fsync_takes_the_directory_offline_for_good(one: Path, two: Pat
         disk, watch.left = dirs.dirs[str(one)].disk, 1
         log.flush()
         await disk.drain()
-        assert (log.flushed_to, log.offline, failures) == (0, True, [(str(one), [TP])])
+        assert (log.flushed_to, log.offline, offline) == (0, True, [([str(one)], [TP])])
         with pytest.raises(StorageError, match="orders-0 is offline"):
             log.append_as_leader(batch(), 0)
-        with pytest.raises(StorageError, match=r"its log directory .*one failed"):
+        with pytest.raises(StorageError, match=r"is offline: log directory .*one failed"):
             dirs.dir_of(log)
         failed = len(watch.failed)
         log.flush()
@@ -255,6 +249,53 @@ def test_a_failed_fsync_takes_the_directory_offline_for_good(one: Path, two: Pat
     asyncio.run(scenario())
     assert not (one / MARK).exists()
     assert (two / MARK).exists()
+
+
+@pytest.mark.parametrize("flushed", [True, False])
+def test_a_damaged_log_goes_offline_alone_and_its_checkpoints_stay(one: Path, flushed: bool) -> None:
+    async def scenario() -> None:
+        offline = list[TopicPartition]()
+        dirs = log_dirs(one)
+        await dirs.open()
+        dirs.on_offline.append(offline.extend)
+        log, other = await dirs.create(TP), await dirs.create(OTHER)
+        fill(log)
+        fill(other, 2)
+        if flushed:
+            log.flush()
+            await dirs.dirs[str(one)].disk.drain()
+        error = CorruptFile(log.segments.active.path(".log"), 7, "nonsense", "a cure")
+        for _ in range(2):  # the second time changes nothing
+            dirs.take_log_offline(log, error)
+        assert (offline, log.offline, list(dirs.logs), list(dirs.dirs)) == ([TP], True, [OTHER], [str(one)])
+        with pytest.raises(StorageError, match=r"orders-0 is offline: .*at byte 7: nonsense.* a cure"):
+            dirs.check_usable(TP)
+        await dirs.close()
+
+    asyncio.run(scenario())
+    assert checkpoint(one, "recovery-point-offset-checkpoint") == {TP: 3 if flushed else 0, OTHER: 2}
+    assert checkpoint(one, "replication-offset-checkpoint") == {TP: 3, OTHER: 2}
+    assert (one / MARK).exists() is flushed, "what was not flushed must be recovered"
+
+
+@pytest.mark.parametrize(
+    ("code", "is_offline", "reason"),
+    [
+        (errno.EIO, True, "failed while reading orders-0"),
+        (errno.EACCES, False, "make it a file that this user can read"),
+    ],
+)
+def test_a_log_that_cannot_be_read_goes_offline_alone_unless_the_disk_failed(
+    one: Path, two: Path, code: int, is_offline: bool, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with opened(log_dirs(one, two)) as dirs:
+            log, other = await dirs.create(TP, path=str(one)), await dirs.create(OTHER, path=str(one))
+            log.failed("reading", OSError(code, os.strerror(code), "a file"))
+            assert (log.offline, other.offline, str(one) in dirs.offline) == (True, is_offline, is_offline)
+
+    asyncio.run(scenario())
+    assert reason in caplog.text
 
 
 def test_a_stop_that_fails_leaves_no_mark(one: Path) -> None:

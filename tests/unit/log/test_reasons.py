@@ -8,7 +8,7 @@ from leadline.log.reasons import SegmentDeletionReason
 @pytest.mark.parametrize(
     ("reason", "limit", "text"),
     [
-        (SegmentDeletionReason.LOG_START_OFFSET, 5, "they lie below the log start offset 5"),
+        (SegmentDeletionReason.LOG_START_OFFSET, 5, "they are below the log start offset 5"),
         (SegmentDeletionReason.RETENTION_BYTES, 100, "retention.bytes=100 is exceeded"),
         (SegmentDeletionReason.RETENTION_MS, 7, "they are older than retention.ms=7"),
         (SegmentDeletionReason.TRUNCATION, None, "truncated"),

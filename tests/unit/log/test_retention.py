@@ -61,7 +61,7 @@ def test_segments_below_the_logs_start_go_whatever_the_policy(tmp_path: Path) ->
     log.delete_records(5)
     bases, reason = deletable(log, START_MS)
     assert bases == [0, 2]
-    assert reason == "they lie below the log start offset 5"
+    assert reason == "they are below the log start offset 5"
 
 
 @pytest.mark.parametrize(("high_watermark", "gone"), [(0, []), (3, [0]), (4, [0, 2]), (8, [0, 2, 4, 6])])

@@ -9,7 +9,6 @@ from leadline.log.validation import CheckedBatch
 from leadline.records.batch import header_at
 from leadline.records.compression import MAX_DECOMPRESSED_BYTES, Codec
 from leadline.records.record import records_of
-from leadline.runtime.pipe import chunks_written
 from tests.support.logs import START_MS, TP
 from tests.support.message_sets import bad_sets, entry, good_sets, message, plain, wrapped
 
@@ -49,7 +48,7 @@ UNTIMELY_1 = {
 
 def convert(data: bytes, **settings: str) -> CheckedBatch | None:
     config = LogConfig.parse(CONFIG | {name.replace("_", "."): value for name, value in settings.items()})
-    return up_converted(bytearray(data), config, TP, START_MS + YEAR_MS, chunks_written)
+    return up_converted(bytearray(data), config, TP, START_MS + YEAR_MS)
 
 
 def code_of(data: bytes, **settings: str) -> int | None:
