@@ -5,6 +5,7 @@ in the order of their numbers, each once. It deletes those that are older than a
 
     a malformed notification is logged and ignored
     a broker that may have missed one reads everything again: after a loss of the connection, and if a number is missing
+    a change whose notification was never written is noticed later, by checks of the nodes (`unannounced_changes`)
     if the tree cannot be read now, the broker retries a little later
 
 Start this first, then load: a change between the two is seen twice, and never missed.
@@ -18,12 +19,16 @@ from contextlib import suppress
 from leadline.coordination import znodes
 from leadline.coordination.node_json import MalformedNode
 from leadline.coordination.tree import Event, NoNode, SessionExpired, SessionState, Tree, TreeError, TreeWatch
+from leadline.coordination.unannounced_changes import UnannouncedChanges
+from leadline.runtime.ended_tasks import all_ended
+from leadline.runtime.periodic import every
 from leadline.runtime.ports import Time
 
 log = logging.getLogger(__name__)
 
 KEPT_MS = 15 * 60 * 1000
 RETRY_S = 1.0
+CHECK_MS = 10_000  # between checks for changes without a notification
 
 
 class ChangeNotifications:
@@ -39,14 +44,17 @@ class ChangeNotifications:
         changed: Callable[[str, bytes], Awaitable[None]],
         missed: Callable[[], Awaitable[None]],
         clock: Time,
+        unannounced: UnannouncedChanges,
     ) -> None:
         self._tree, self._path, self._clock = tree, path, clock
-        self._changed, self._missed = changed, missed
+        self._changed, self._missed, self._unannounced = changed, missed, unannounced
         self._last = -1  # the number of the last notification that was handled, or that was there at the start
         self._is_behind = False  # some may have been missed
         self._watches: list[TreeWatch] = []
         self._reading: asyncio.Task[None] | None = None
+        self._checking: asyncio.Task[None] | None = None
         self._again = False
+        self._is_check_due = False
 
     async def start(self) -> None:
         """Load after this: no later notification is missed."""
@@ -55,13 +63,22 @@ class ChangeNotifications:
             self._tree.watch_session(self._session),
         ]
         self._last = max(await self._numbers(), default=-1)
+        if self._tree.is_shared:
+            self._checking = asyncio.create_task(every(CHECK_MS, self._check), name=f"checks of {self._path}")
 
     async def stop(self) -> None:
         for watch in self._watches:
             watch.cancel()
-        if self._reading is not None:
-            self._reading.cancel()
-            await asyncio.gather(self._reading, return_exceptions=True)
+        for task in (self._checking, self._reading):
+            if task is not None:
+                task.cancel()
+                await all_ended(task)
+        await self._unannounced.stop()
+
+    async def _check(self) -> None:
+        """After the notifications that are there, so that none of them is taken for missing."""
+        self._is_check_due = True
+        self._look()
 
     def _session(self, state: SessionState) -> None:
         if state is SessionState.CONNECTED:
@@ -94,9 +111,12 @@ class ChangeNotifications:
             await self._catch_up()
         for number, name in numbers.items():
             await self._handle(number, f"{self._path}/{name}")
+        if self._is_check_due:
+            self._is_check_due = False
+            await self._unannounced.check_some()
 
     async def _numbers(self) -> dict[int, str]:
-        """The notifications by number, in order. What has no number is none, and nobody's concern."""
+        """The notifications by number, in order. A node without a number is not a notification, and is ignored."""
         names = await self._tree.children(self._path) or []
         return dict(sorted((znodes.sequence(name), name) for name in names if znodes.is_sequential(name)))
 
@@ -113,6 +133,10 @@ class ChangeNotifications:
                     await self._changed(path, node.data)
                 except MalformedNode as error:
                     log.error("a notification is ignored: %s", error)
+                except TreeError:
+                    raise
+                except Exception:
+                    log.exception("a bug: the notification %s is ignored", path)
             self._last = number
         elif node is not None and self._clock.now_ms() - node.ctime_ms > KEPT_MS:
             with suppress(NoNode):  # another broker has deleted it

@@ -137,7 +137,7 @@ class Database:
         self._zxid, self.session = run("SELECT zxid, session FROM tree").fetchone()
         self.transaction(self.end_sessions)
         run("COMMIT")
-        self.events.clear()  # nobody watches yet
+        self.events.clear()  # there are no watches yet
 
     def _create_schema(self) -> None:
         for statement in CREATE_SCHEMA.split(";"):

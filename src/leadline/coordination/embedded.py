@@ -4,7 +4,7 @@ Calls go to the thread through a queue and are answered in order. The thread tak
 call that writes is a transaction of its own. One commit, which waits for the disk, makes the whole group durable. After
 that, on the loop, watches are notified and calls are answered.
 
-The session lasts as long as the process. If the disk fails, nobody knows what it holds: the group fails with
+The session lasts as long as the process. If the disk fails, its content is unknown: the group fails with
 ConnectionLost, the session expires, and every later call fails with SessionExpired. If the disk is full, the group
 fails with ConnectionLost too, but has changed nothing, and the next group may succeed.
 """
@@ -85,6 +85,7 @@ class EmbeddedTree:
     """A Tree for one process: `tree = await EmbeddedTree.open(directory, clock)`."""
 
     session = 0
+    is_shared = False
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

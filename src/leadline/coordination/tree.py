@@ -45,7 +45,7 @@ class NodeExists(TreeError):
 
 
 class BadVersion(TreeError):
-    """The node has another version than expected: it was changed meanwhile."""
+    """The node has another version than expected: it was changed in the meantime."""
 
 
 class NotEmpty(TreeError):
@@ -74,6 +74,7 @@ class Node(NamedTuple):
     czxid: int  # id of the transaction that created it: that of /brokers/ids/<id> is the broker's epoch
     ctime_ms: int  # when that was
     owner: int  # the session that an ephemeral node belongs to; 0: not ephemeral
+    mzxid: int = 0  # id of the transaction that set its data last; 0: the tree does not keep it
 
 
 class Created(NamedTuple):
@@ -129,7 +130,7 @@ class Event(NamedTuple):
 class SessionState(Enum):
     CONNECTED = "connected"  # read everything again; create ephemerals again if the session id is new
     SUSPENDED = "suspended"  # no connection: it continues as the same session, or expires
-    EXPIRED = "expired"  # its ephemerals are deleted before anybody can read the tree again
+    EXPIRED = "expired"  # its ephemerals are deleted before the tree can be read again
 
 
 class TreeWatch(Protocol):
@@ -141,6 +142,10 @@ class Tree(Protocol):
     @property
     def session(self) -> int:
         """Never 0. The owner of the ephemeral nodes that are created here."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes write to it, by rules of their own."""
 
     async def get(self, path: str, /) -> Node | None: ...
 

@@ -1,5 +1,7 @@
 """Changes of settings: one reader of the notifications, and several parts that follow them."""
 
+from collections.abc import AsyncIterator
+
 from leadline.coordination import znodes
 from leadline.coordination.config_changes import ConfigChanges, ConfigFollower
 from leadline.coordination.membership import make_persistent_nodes
@@ -16,13 +18,17 @@ class Follower:
 
     def __init__(self) -> None:
         self.paths = list[str]()
-        self.follower = ConfigFollower(self._changed, self._missed)
+        self.follower = ConfigFollower(self._changed, self._missed, self._listed)
 
     async def _changed(self, path: str) -> None:
         self.paths.append(path)
 
     async def _missed(self) -> None:
         self.paths.append(EVERYTHING)
+
+    async def _listed(self) -> AsyncIterator[str]:
+        for path in list[str]():
+            yield path
 
 
 async def announce(tree: Tree, *paths: str) -> None:

@@ -17,6 +17,7 @@ from leadline.coordination.tree import (
     Delete,
     Event,
     NoChildrenForEphemerals,
+    Node,
     NodeExists,
     NoNode,
     NotEmpty,
@@ -56,7 +57,7 @@ def test_a_node_has_the_id_and_time_of_its_transaction_and_counts_its_changes(da
     assert write(database, SetData("/a", b"2"), SetData("/a", b"3", 1)) == [1, 2]
     node = database.get("/a")
     assert node is not None
-    assert node == (b"3", 2, created.czxid, START_MS, 0)
+    assert node == Node(b"3", 2, created.czxid, START_MS, 0)
     assert write(database, Create("/b")) == [Created("/b", created.czxid + 2)]
 
 

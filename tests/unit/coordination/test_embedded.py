@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from leadline.coordination.tree import (
 )
 from leadline.errors import CorruptFile
 from leadline.runtime.ports import SystemTime
+from tests.support.waiting import eventually
 
 from .conftest import Run
 
@@ -134,14 +136,15 @@ def test_an_opening_that_is_cancelled_gives_the_file_back(run: Run, tmp_path: Pa
         opening = asyncio.create_task(open_tree(tmp_path))
         await asyncio.sleep(0)
         opening.cancel()
-        async with asyncio.timeout(120):
-            while True:
-                try:
-                    tree = await open_tree(tmp_path)
-                    break
-                except TreeInUse:
-                    await asyncio.sleep(0.01)
-        await tree.close()
+        trees = []
+
+        async def is_opened() -> bool:
+            with suppress(TreeInUse):
+                trees.append(await open_tree(tmp_path))
+            return bool(trees)
+
+        await eventually(is_opened)
+        await trees[0].close()
 
     run(scenario())
 

@@ -37,7 +37,7 @@ from leadline.coordination.tree import (
 )
 from leadline.runtime.ports import SystemTime
 from tests.conformance.kafka.broker import ZooKeeper
-from tests.support.memory_tree import MemoryTree
+from tests.support.memory_tree import CountingTree
 
 from .conftest import InZooKeeper
 
@@ -231,7 +231,7 @@ def test_any_sequence_of_operations_on_the_tree_of_the_tests_is_as_on_a_dict(
     sequence: list[list[Operation]], at_once: bool
 ) -> None:
     async def main() -> None:
-        await agrees(MemoryTree(), sequence, at_once)
+        await agrees(CountingTree(), sequence, at_once)
 
     asyncio.run(main())
 

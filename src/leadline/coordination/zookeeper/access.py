@@ -1,8 +1,8 @@
-"""How ZooKeeper is reached and what its nodes allow: TLS, a login, and Kafka's ACLs.
+"""How ZooKeeper is reached and how its nodes are protected: TLS, a login, and Kafka's ACLs.
 
-without zookeeper.set.acl everybody may do everything with a node
-with it, only the user that created a node may change it, and everybody may read it
-what holds secrets is for that user alone: settings of users and of brokers, delegation tokens
+without zookeeper.set.acl every client may do everything with a node
+with it, only the user that created a node may change it, and every client may read it
+nodes with secrets are for that user alone: settings of users and of brokers, delegation tokens
 /consumers stays open: old consumers write there
 """
 
@@ -21,7 +21,7 @@ SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token/tokens")
 @dataclass(frozen=True, slots=True)
 class ZooKeeperAccess:
     tls: ssl.SSLContext | None = None  # None: the connection is plain
-    login: DigestLogin | None = None  # None: nobody in particular, or the certificate's owner
+    login: DigestLogin | None = None  # None: no user, or the certificate's owner
     set_acl: bool = False
 
 
@@ -29,7 +29,7 @@ PLAIN_ACCESS = ZooKeeperAccess()
 
 
 def acl_of(path: str, set_acl: bool) -> list[Any]:
-    """The ACL of a new node, in the form of kazoo. The creator is who has logged in, by SASL or by a certificate."""
+    """The ACL of a new node, in the form of kazoo. Its creator is the session's user, by SASL or certificate."""
     if not set_acl or path == OPEN:
         return list(OPEN_ACL_UNSAFE)
     return [*CREATOR_ALL_ACL, *(() if path.startswith(SENSITIVE) else READ_ACL_UNSAFE)]

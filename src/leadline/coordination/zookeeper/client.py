@@ -68,6 +68,8 @@ FIRED_BY: dict[Change, tuple[WatchKind, ...]] = {
 class ZooKeeperTree:
     """A Tree in ZooKeeper, below the chroot of zookeeper.connect."""
 
+    is_shared = True
+
     def __init__(
         self, address: ConnectString, session_timeout_ms: int, max_in_flight: int, access: ZooKeeperAccess
     ) -> None:
@@ -285,7 +287,7 @@ class ZooKeeperTree:
 
     def _suspended(self) -> None:
         if self._closing is None:
-            log.warning("the connection to ZooKeeper at %s is lost; it is tried again", self._address.hosts)
+            log.warning("lost the connection to ZooKeeper at %s; reconnecting", self._address.hosts)
         self._session_watches.notify(SessionState.SUSPENDED)
         self._set_watches = {arm: call for arm, call in self._set_watches.items() if not call.answered.done()}
         self._calls.disconnected()

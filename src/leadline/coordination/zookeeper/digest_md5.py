@@ -35,7 +35,7 @@ class DigestRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DigestLogin:
-    """Who logs in. `random`: bytes that nobody can guess."""
+    """The user and password. `random`: bytes that cannot be guessed."""
 
     username: str
     password: Password

@@ -117,7 +117,7 @@ def check_size(path: str, request: Request) -> None:
 
 def node_of(answer: Any, _: int) -> Node:
     data, stat = answer
-    return Node(data or b"", stat.version, stat.czxid, stat.ctime, stat.ephemeralOwner)
+    return Node(data or b"", stat.version, stat.czxid, stat.ctime, stat.ephemeralOwner, stat.mzxid)
 
 
 def or_error(path: str, creates: bool, read: Callable[[Any, int], T], answer: object, zxid: int) -> T:

@@ -4,7 +4,7 @@ kazoo reads its socket in a thread, and nothing outside this module sees that th
 there to the loop at once, so they arrive in the order in which ZooKeeper sent them. By default kazoo calls back from
 two threads, one for answers and one for events, and an answer could overtake an event that precedes it.
 
-With a login, a connection counts as connected once ZooKeeper has accepted it. No call is sent meanwhile: ZooKeeper
+With a login, a connection counts as connected once ZooKeeper has accepted it. No call is sent before: ZooKeeper
 answers a login out of order. kazoo has a place for a login, in which it would use a library that is not here.
 """
 

@@ -26,6 +26,7 @@ from leadline.coordination.zookeeper.client import ZooKeeperTree
 from leadline.coordination.zookeeper.requests import MAX_REQUEST_BYTES
 from tests.conformance.kafka.broker import ZooKeeper, zookeeper
 from tests.support.proxy import Proxy, proxy_to
+from tests.support.waiting import eventually
 
 from ..conftest import InZooKeeper, Run
 
@@ -52,11 +53,14 @@ async def next_of(queue: asyncio.Queue[SessionState]) -> SessionState:
 
 async def through_to(tree: ZooKeeperTree) -> None:
     """Until a call, and all before it, has been answered in a session that lives."""
-    while True:
+
+    async def is_answered() -> bool:
         with suppress(SessionExpired):
             await tree.exists("/")
-            return
-        await asyncio.sleep(0.01)
+            return True
+        return False
+
+    await eventually(is_answered)
 
 
 async def wait_for_change(tree: ZooKeeperTree, path: str, change: Change) -> None:

@@ -58,8 +58,8 @@ def test_an_operation_is_a_request_of_kazoo(operation: Operation, request_fields
 
 
 def test_an_answer_is_a_node() -> None:
-    stat = SimpleNamespace(version=3, czxid=7, ctime=9, ephemeralOwner=0x1F)
-    assert node_of((b"data", stat), 100) == Node(b"data", 3, 7, 9, 0x1F)
+    stat = SimpleNamespace(version=3, czxid=7, ctime=9, ephemeralOwner=0x1F, mzxid=11)
+    assert node_of((b"data", stat), 100) == Node(b"data", 3, 7, 9, 0x1F, 11)
     assert node_of((None, stat), 100).data == b"", "ZooKeeper has nodes whose data is null"
 
 
