@@ -1,9 +1,9 @@
 """Who may connect and what they may do: TLS, SASL, ACLs, quotas, delegation tokens.
 
-    principal, hosts        who asks, and from where, as Kafka writes both
-    secret                  what no log line, error or repr shows
+    principal, hosts        the principal and the client's address, as Kafka writes both
+    secret                  a value that no log line, error or repr shows
     sasl_authenticator      the login of a connection: frames in, what to send, hold back or close out
-    sasl_mechanisms         what a mechanism is to it: `plain`, `scram` and `oauthbearer` are mechanisms
+    sasl_mechanisms         the interface of a mechanism: `plain`, `scram` and `oauthbearer` are mechanisms
     scram_credentials, jaas, jwks   where users, their passwords and keys come from
     tls, key_stores         the SSL contexts of a listener, from Kafka's settings and Java's stores
     distinguished_name, principal_mapping   from a client's certificate to its principal

@@ -9,7 +9,7 @@ Pure: values in and bytes out, or the reverse.
 
     {"acls":[{"principal":"User:alice","permissionType":"Allow","host":"*","operation":"Read"}],"version":1}
 
-Names are steps of the path as they are, not escaped. Parents have no data.
+Names are path elements, not escaped. Parents have no data.
 Entries stand in the order in which they were added. Kafka keeps that order up to four entries; beyond that its order is
 arbitrary, so a set of entries is compared as a set.
 """
@@ -50,6 +50,14 @@ def type_path(resource_type: ResourceType, pattern_type: PatternType) -> str:
 
 def acl_path(pattern: ResourcePattern) -> str:
     return f"{type_path(pattern.resource_type, pattern.pattern_type)}/{pattern.name}"
+
+
+def pattern_of(path: str) -> ResourcePattern:
+    """Of the path of its ACLs."""
+    parent, _, name = path.rpartition("/")
+    root, _, resource_type = parent.rpartition("/")
+    (pattern_type,) = (kind for kind, acls in ACLS.items() if acls == root)
+    return ResourcePattern(_resource_type(path, resource_type), name, pattern_type)
 
 
 def change_path(pattern: ResourcePattern) -> str:

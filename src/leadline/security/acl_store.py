@@ -4,17 +4,18 @@ Each pattern's ACLs are one node (`acl_nodes`). A change is written on condition
 its notification, in one transaction; the authorizer has it when the call returns. Other brokers read the node again
 when they see the notification.
 
-    what the tree has and what is in force differ only until the next notification is seen
+    what the tree has and what is in force differ only until the next notification is seen, or the next check of a node
     a node that cannot be read stops the start, as it stops Kafka's; later on, the ACLs that were in force stay
 
-If another broker was quicker, the change is worked out again on top of what it wrote.
+If another broker wrote first, the change is applied again on top of its version.
 """
 
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from leadline.coordination.change_notifications import ChangeNotifications
 from leadline.coordination.node_json import MalformedNode
@@ -32,6 +33,7 @@ from leadline.coordination.tree import (
     Tree,
     TreeError,
 )
+from leadline.coordination.unannounced_changes import UnannouncedChanges
 from leadline.errors import UnknownServerError, WireError
 from leadline.runtime.ports import Chance, Time
 from leadline.security import acl_nodes
@@ -41,6 +43,7 @@ from leadline.security.acls import (
     AccessControlEntry,
     AclBinding,
     AclBindingFilter,
+    PatternType,
     ResourcePattern,
     check_creation,
 )
@@ -64,9 +67,14 @@ class AclStore:
         self.authorizer = authorizer
         self._tree, self._chance = tree, chance
         self._writing = asyncio.Lock()
+        self._unannounced = {
+            kind: UnannouncedChanges(tree, partial(self._listed, kind), self._node_changed) for kind in PATTERN_TYPES
+        }
         self._notifications = [
-            ChangeNotifications(tree, path, self._notified, self._load_again, clock)
-            for path in acl_nodes.CHANGES.values()
+            ChangeNotifications(
+                tree, acl_nodes.CHANGES[kind], self._notified, self._load_again, clock, self._unannounced[kind]
+            )
+            for kind in PATTERN_TYPES
         ]
 
     async def start(self) -> None:
@@ -116,7 +124,7 @@ class AclStore:
         return None
 
     async def delete(self, filters: Sequence[AclBindingFilter]) -> list[list[Deletion]]:
-        """For each filter what it deleted, or why not. A binding is reported by the first filter that matches it."""
+        """For each filter its deleted bindings, or the error. The first filter that matches a binding reports it."""
         results: list[list[Deletion]] = [[] for _ in filters]
         async with self._writing:
             for pattern in self._patterns_of(filters):
@@ -196,25 +204,32 @@ class AclStore:
 
     async def _load(self, read: Callable[[ResourcePattern], Awaitable[None]]) -> None:
         """All that the tree has, and all that is in force: the one may lack what the other has."""
-        stored = [
-            ResourcePattern(resource_type, name, kind)
-            for kind in PATTERN_TYPES
-            for resource_type in RESOURCE_TYPES
-            for name in await self._tree.children(acl_nodes.type_path(resource_type, kind)) or []
-        ]
+        stored = [pattern for kind in PATTERN_TYPES async for pattern in self._stored(kind)]
         patterns = list(dict.fromkeys((*stored, *self.authorizer.patterns())))
         for start in range(0, len(patterns), READ_AT_ONCE):
             await asyncio.gather(*map(read, patterns[start : start + READ_AT_ONCE]))
 
+    async def _stored(self, kind: PatternType) -> AsyncIterator[ResourcePattern]:
+        for resource_type in RESOURCE_TYPES:
+            for name in await self._tree.children(acl_nodes.type_path(resource_type, kind)) or []:
+                yield ResourcePattern(resource_type, name, kind)
+
+    async def _listed(self, kind: PatternType) -> AsyncIterator[str]:
+        async for pattern in self._stored(kind):
+            yield acl_nodes.acl_path(pattern)
+
+    async def _node_changed(self, path: str) -> None:
+        await self._read_again(acl_nodes.pattern_of(path))
+
     async def _read(self, pattern: ResourcePattern) -> None:
         path = acl_nodes.acl_path(pattern)
-        self.authorizer.put(pattern, _entries(path, await self._tree.get(path)))
+        self.authorizer.put(pattern, _entries(path, await self._unannounced[pattern.pattern_type].get(path)))
 
     async def _read_again(self, pattern: ResourcePattern) -> None:
         try:
             await self._read(pattern)
         except MalformedNode as error:
-            log.error("the ACLs of %s cannot be read, those before stay in force: %s", pattern, error)
+            log.error("the ACLs of %s cannot be read; the previous ones stay in force: %s", pattern, error)
 
 
 def _entries(path: str, node: Node | None) -> Entries:

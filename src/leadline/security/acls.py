@@ -1,4 +1,4 @@
-"""ACLs: who may do what, on which resource, from where. Names and codes are Kafka's.
+"""ACLs: principal, operation, resource and host. Names and codes are Kafka's.
 
 Pure: values in, values out.
 
@@ -49,11 +49,11 @@ class AclCode(IntEnum):
 
     @classmethod
     def spelled(cls, text: str) -> Self:
-        """By any of its names in any case, as people write them. ValueError if there is none."""
+        """Look it up by any of its names, in any case. ValueError if there is none."""
         code = cls.named(text.replace("_", "").replace("-", ""))
         if not code:
             names = ", ".join(code.pascal for code in cls if code)
-            raise ValueError(f"{text!r} is none of {names}")
+            raise ValueError(f"{text!r} is not one of {names}")
         return code
 
 
@@ -104,7 +104,7 @@ class AclPermission(AclCode):
 RESOURCE_TYPES = tuple(kind for kind in ResourceType if kind > ResourceType.ANY)
 PATTERN_TYPES = (PatternType.LITERAL, PatternType.PREFIXED)
 
-# What a resource of a type has: the operations that clients are told of.
+# The operations of each resource type, as responses report them.
 SUPPORTED_OPERATIONS: dict[ResourceType, tuple[AclOperation, ...]] = {
     ResourceType.TOPIC: (
         AclOperation.READ,
@@ -166,7 +166,7 @@ class AclBinding(NamedTuple):
 class ResourcePatternFilter(NamedTuple):
     resource_type: ResourceType = ResourceType.ANY
     name: str | None = None  # None: any
-    pattern_type: PatternType = PatternType.ANY  # ANY: that name in either kind; MATCH: what applies to that name
+    pattern_type: PatternType = PatternType.ANY  # ANY: that name in either kind; MATCH: all that apply to it
 
     def matches(self, pattern: ResourcePattern) -> bool:
         if self.resource_type not in (ResourceType.ANY, pattern.resource_type):

@@ -3,8 +3,8 @@
     Principal = User:alice is Denied Operation = Write from host = 127.0.0.1 on resource = Topic:LITERAL:t
     for request = Produce with resourceRefCount = 1
 
-Denied is INFO and allowed is DEBUG. What is denied only in that a list lacks it is below DEBUG, as Kafka's TRACE; the
-operations that a client may perform are not logged.
+Denied is INFO and allowed is DEBUG. What is denied only in that a list lacks it is TRACE. So is each decision about the
+operations that a client may perform, if it asks for them: nothing is done by them.
 
 A client in a loop must not fill the disk: the same denial is logged once in ten seconds, and a hundred different ones
 in a second. The rest is counted.
@@ -16,16 +16,16 @@ import logging
 import re
 from typing import NamedTuple
 
+from leadline.runtime.log_levels import TRACE
 from leadline.security.acls import AclOperation, PatternType, ResourceType
 from leadline.security.principal import Principal
 
 AUDIT_LOGGER = "kafka.authorizer.logger"
 log = logging.getLogger(AUDIT_LOGGER)
 
-TRACE = 5
 SAME_MS = 10_000  # in which the same denial is logged once
 MOST_A_SECOND = 100
-MOST_REMEMBERED = 10_000  # denials, to be told from others
+MOST_REMEMBERED = 10_000  # denials, so that each is logged once
 
 _CONTROL = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029]")
 

@@ -1,19 +1,19 @@
 """The decision: whether a principal may do an operation on a resource from a host, and the rule that decides.
 
-Pure: ACLs are handed in, pattern by pattern; a decision reads nothing else.
+Pure: ACLs are passed in, pattern by pattern; a decision reads nothing else.
 
 1. A super user may do everything.
 2. The ACLs of a resource are those of the LITERAL pattern of its name, of the LITERAL `*`, and of each PREFIXED pattern
    whose name its own starts with.
-3. If it has none at all, whoever they are for, `allow.everyone.if.no.acl.found` decides.
+3. If it has none at all, for any principal, `allow.everyone.if.no.acl.found` decides.
 4. A DENY of the operation, or of ALL, denies.
 5. An ALLOW of the operation, of ALL, or of an operation that implies it, allows. All else is denied.
 
     READ, WRITE, DELETE and ALTER imply DESCRIBE; ALTER_CONFIGS implies DESCRIBE_CONFIGS; nothing implies a DENY
-    `version` moves with each change of a pattern's ACLs, and only then: what was decided at one version holds for it
+    `version` moves with each change of a pattern's ACLs, and only then: a decision holds for its version
 
 The index keeps, for each pattern, two masks of operations for each principal and host: a decision tests a few bits,
-however many ACLs there are. Prefixes are found by their lengths. A client that asks again is answered from its memo.
+for any number of ACLs. Prefixes are looked up by their lengths. A repeated question is answered from a memo.
 """
 
 from collections import Counter, defaultdict
@@ -58,7 +58,7 @@ _ALLOWING = tuple(_mask({operation, AclOperation.ALL, *IMPLIED_BY.get(operation,
 
 
 class Reason(Enum):
-    """Why a decision is as it is."""
+    """The reason for a decision."""
 
     SUPER_USER = "the principal is a super user"
     NO_ACL_FOUND = "no ACL applies to the resource: allow.everyone.if.no.acl.found decides"
@@ -150,10 +150,10 @@ class Authorizer:
         self._clients: WeakValueDictionary[tuple[str, str], ClientPermissions] = WeakValueDictionary()
         self.version = 0
 
-    # What is in force
+    # The ACLs in force
 
     def put(self, pattern: ResourcePattern, entries: Iterable[AccessControlEntry]) -> None:
-        """All ACLs of a pattern, in place of what it had; none of them: it has no ACLs from now on."""
+        """Replace all ACLs of a pattern. An empty list removes them."""
         put = tuple(dict.fromkeys(entries))
         if frozenset(put) != frozenset(self.entries(pattern)):
             self._types[pattern.resource_type].put(pattern.pattern_type, pattern.name, put)
@@ -185,7 +185,7 @@ class Authorizer:
     # Decisions
 
     def client(self, principal: Principal, host: str) -> "ClientPermissions":
-        """What this client may do. Connections of one principal from one host share it, and what it has decided."""
+        """The permissions of a client. Connections of one principal from one host share them, and their memo."""
         key = str(principal), host
         client = self._clients.get(key)
         if client is None:
@@ -233,7 +233,7 @@ class Authorizer:
         return AclDecision(False, Reason.NO_ACL_ALLOWS)
 
     def allows_any(self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType) -> bool:
-        """Whether there is any resource of a type on which it is allowed, be it one that does not exist.
+        """Whether it is allowed on any resource of a type, existing or not.
 
         As Kafka decides it: an operation that implies another does not count here. A DENY of one literal name leaves
         an ALLOW of a prefix in force, and any DENY but that of `*` leaves an ALLOW of `*` in force.
@@ -292,7 +292,7 @@ def _client_keys(principal: str, host: str) -> list[tuple[str, str]]:
 
 
 class ClientPermissions:
-    """What one principal may do from one host. What was decided is kept until an ACL changes."""
+    """The permissions of one principal from one host. Decisions are kept until an ACL changes."""
 
     def __init__(self, authorizer: Authorizer, principal: Principal, host: str) -> None:
         self.principal, self.host = principal, host
@@ -303,7 +303,7 @@ class ClientPermissions:
 
     @property
     def version(self) -> int:
-        """Of the ACLs: what was allowed may be denied once it has moved."""
+        """The version of the ACLs: once it has changed, an earlier decision may be wrong."""
         return self._authorizer.version
 
     def allows(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:

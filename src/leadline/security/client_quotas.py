@@ -1,4 +1,4 @@
-"""The quotas of users and client ids: which one applies to a client, and with whom it shares a measure.
+"""The quotas of users and client ids: which one applies to a client, and which clients share its measurement.
 
 Pure: settings, names and times in, measures out.
 
@@ -9,9 +9,9 @@ The first that is set applies, for each kind of quota by itself:
     7  clients/C    8  clients/<default>
 
 1, 2, 4 and 5 give each pair of user and client id a measure of its own; 3 and 6 one to each user; 7 and 8 one to each
-client id, whoever uses it. A user is the name of a principal, without its type.
+client id of any user. A user is the name of a principal, without its type.
     without any quota nothing is recorded; once a node of a user or a client id was seen, everything can be, as in Kafka
-    a quota that changes counts at once for what was recorded before
+    a changed quota applies at once, also to values that were recorded before
     a client without an id counts as one with an empty id, and the default covers it: it cannot escape
 
 What is recorded for clients to whom no quota applies counts if they get one. A measure that is idle is dropped.
@@ -42,7 +42,7 @@ EntityName = str | DefaultEntity
 
 
 class QuotaEntity(NamedTuple):
-    """Whom a quota is for. None: whoever it is. At least one of them is not None."""
+    """The entity of a quota. None: any user, any client id. At least one of them is not None."""
 
     user: EntityName | None = None
     client_id: EntityName | None = None
@@ -61,7 +61,7 @@ KINDS = {kind.value: kind for kind in QuotaKind}
 
 
 class _Levels(Flag):
-    """Of which levels a node was seen: with a single one, Kafka measures at that level whatever is set."""
+    """The levels of which a node exists: with a single one, Kafka always measures at that level."""
 
     NONE = 0
     CLIENT_ID = auto()
@@ -70,14 +70,14 @@ class _Levels(Flag):
 
 
 class _MeasureKey(NamedTuple):
-    """Who shares a measure: a pair, all of a user, or all of a client id."""
+    """The clients that share a measurement: a pair, all of a user, or all of a client id."""
 
     user: str | None
     client_id: str | None
 
 
 class ClientMeasure:
-    """What is recorded of those who share a quota, and the quota, if there is one. Ask for it for each request."""
+    """The measurement of clients that share a quota, and the quota, if there is one. Look it up for each request."""
 
     __slots__ = ("bound", "bucket", "key", "rate")
 
@@ -112,7 +112,7 @@ class ClientQuotas:
         self.samples, self.sample_ms = samples, sample_ms
         self._mutation_window = mutation_samples, mutation_sample_ms
         self.are_enabled = False  # whether anything is recorded
-        self.is_any_set = False  # there is a quota, or was one: until then, nobody needs to record anything
+        self.is_any_set = False  # there is a quota, or was one: until then, nothing has to be recorded
         self._levels = _Levels.NONE
         self._bounds: dict[QuotaKind, dict[QuotaEntity, float]] = {kind: {} for kind in QuotaKind}
         self._measures: dict[QuotaKind, dict[_MeasureKey, ClientMeasure]] = {kind: {} for kind in QuotaKind}
@@ -134,11 +134,11 @@ class ClientQuotas:
         self._resolved.clear()  # each measure gets its bound anew when it is next asked for
 
     def quotas(self, entity: QuotaEntity) -> dict[QuotaKind, float]:
-        """What was put."""
+        """The quotas that were set."""
         return {kind: bounds[entity] for kind, bounds in self._bounds.items() if entity in bounds}
 
     def measure(self, kind: QuotaKind, user: str, client_id: str | None, now_ms: int) -> ClientMeasure | None:
-        """None: nothing is to be recorded."""
+        """None: nothing has to be recorded."""
         if not self.are_enabled:
             return None
         resolving = kind, user, client_id or ""
@@ -158,6 +158,10 @@ class ClientQuotas:
         if measure is None:
             return MutationQuota(None, None, strict=strict)
         return MutationQuota(measure.bucket, measure.bound, strict=strict)
+
+    def measures(self, kind: QuotaKind) -> list[ClientMeasure]:
+        """Of all clients that were measured lately."""
+        return list(self._measures[kind].values())
 
     def drop_idle(self, now_ms: int, idle_ms: int = IDLE_MS) -> None:
         """Measures of clients that are gone. What they would measure now is what new ones would."""

@@ -2,9 +2,9 @@
 
 Pure: addresses and times in, milliseconds out.
 
-For each connection that is accepted, in this order: `listener_delay_ms`, so long the acceptor waits and nobody is
-refused; then the number of connections is looked at, which is not done here; then `address_delay_ms`: if it is not 0,
-the connection is kept unread for so long and then closed, and counts nowhere.
+For each connection that is accepted, in this order: `listener_delay_ms`, for which the acceptor waits without refusing
+a connection; then the number of connections is checked, which is not done here; then `address_delay_ms`: if it is not
+0, the connection is kept unread for that time and then closed, and counts nowhere.
     the listener between brokers, if it is not the only one, does not count towards the broker's rate
     no delay is longer than one sample of the rate
 """
@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from leadline.security.rates import DEFAULT_SAMPLE_MS, DEFAULT_SAMPLES, INT_MAX, Rate
 
 UNLIMITED = INT_MAX
-MOST_ADDRESSES = 50_000  # measured at once; beyond that, the idle ones are dropped
+MOST_ADDRESSES = 50_000  # addresses measured at a time; beyond that, idle ones are dropped
 
 
 class ConnectionRates:
-    """The limits may be changed at any time: they count at once for what was recorded before."""
+    """The limits may be changed at any time: they apply at once, also to values that were recorded before."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class ConnectionRates:
         self._listeners.setdefault(listener, Rate(*self._window))
 
     def listener_delay_ms(self, listener: str, now_ms: int) -> int:
-        """So long the acceptor waits before it goes on with a connection."""
+        """How long the acceptor waits before it continues with a connection."""
         for_broker = 0
         if not self._is_protected(listener):
             for_broker = self._delay_ms(self._broker, self.broker_limit, now_ms)
@@ -49,7 +49,7 @@ class ConnectionRates:
         return max(for_broker, self._delay_ms(self._listeners[listener], limit, now_ms))
 
     def address_delay_ms(self, listener: str, address: str, now_ms: int) -> int:
-        """0: go on. Otherwise the connection is closed after so long, and counts nowhere."""
+        """0: continue. Otherwise the connection is closed after this time, and counts nowhere."""
         limit = self.address_limits.get(address, self.default_address_limit)
         if limit == UNLIMITED:
             return 0
@@ -63,7 +63,7 @@ class ConnectionRates:
         return delay_ms
 
     def drop_idle(self, now_ms: int) -> None:
-        """Addresses that nobody came from lately: what they would measure now is what new ones would."""
+        """Drop addresses without recent connections: they would measure the same as new ones."""
         self._addresses = {address: rate for address, rate in self._addresses.items() if not rate.is_idle(now_ms)}
 
     def _address(self, address: str, now_ms: int) -> Rate:

@@ -1,4 +1,4 @@
-"""Delegation tokens: a login that its owner hands on, for a limited time.
+"""Delegation tokens: a login that its owner passes on, for a limited time.
 
 Pure: values and times in, values out, and bytes of nodes.
 
@@ -9,10 +9,10 @@ Pure: values and times in, values out, and bytes of nodes.
      "owner":"User%3Aalice","expiryTimestamp":1794865157210,"maxTimestamp":1794865157210,"version":3}
 
 The id is the user name of a login, the HMAC of the id under `delegation.token.secret.key` its password. The HMAC is not
-stored: whoever knows the secret derives it. Before version 3 a token has no requester other than its owner.
+stored: a broker derives it from the secret. Before version 3 a token has no requester other than its owner.
     issue <= expiry <= max
     a token is good until its expiry, and can be renewed until then, never beyond its max
-    who is neither owner nor renewer learns nothing of it; who asked for it for another may describe it
+    only its owner, its renewers and its requester may describe it
 """
 
 import hashlib
@@ -37,7 +37,7 @@ VERSION = 3
 class DelegationToken:
     id: str
     owner: Principal
-    requester: Principal  # who asked for it: the owner, or one who may create tokens for the owner
+    requester: Principal  # the requester: the owner, or a principal that may create tokens for the owner
     renewers: tuple[Principal, ...]
     issue_ms: int
     max_ms: int
@@ -50,7 +50,7 @@ class DelegationToken:
         return principal == self.owner or principal in self.renewers
 
     def principals(self) -> tuple[Principal, ...]:
-        """Those who may describe it without a further right."""
+        """The principals that may describe it without a further right."""
         return (self.owner, self.requester, *self.renewers)
 
 
@@ -92,7 +92,7 @@ def renewed(
 
 
 def expired(token: DelegationToken, principal: Principal, period_ms: int, now_ms: int) -> DelegationToken | None:
-    """`period_ms` below 0: at once, None is left of it, expired or not. Raises WireError."""
+    """`period_ms` below 0 ends it at once, expired or not: the result is None. Raises WireError."""
     _check_holder(token, principal)
     if period_ms < 0:
         return None
@@ -120,7 +120,7 @@ class TokenCache:
     def __init__(self, key: Secret) -> None:
         self._key = key
         self._by_id: dict[str, DelegationToken] = {}
-        self._ids: dict[bytes, str] = {}  # by the hash of the HMAC, so that a lookup says nothing of the HMAC itself
+        self._ids: dict[bytes, str] = {}  # by the hash of the HMAC, so that a lookup reveals nothing of it
 
     def put(self, token: DelegationToken) -> None:
         self._by_id[token.id] = token
@@ -152,7 +152,7 @@ class TokenCache:
         owners: frozenset[Principal] | None,
         may_describe: Callable[[DelegationToken], bool],
     ) -> list[DelegationToken]:
-        """What DescribeDelegationToken answers. `owners`: of these alone. `may_describe`: who has a right to it."""
+        """The tokens to describe. `owners`: only theirs. `may_describe`: whether the client has the right."""
         return [
             token
             for token in self._by_id.values()

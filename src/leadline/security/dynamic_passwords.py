@@ -81,7 +81,7 @@ class DynamicPasswords:
         return None if self._encoder is None else _decoded(self._encoder.secret, text)
 
     def reencoded(self, config: Mapping[str, str]) -> dict[str, str] | None:
-        """With the passwords of the old secret under the new one. None: there are none."""
+        """The settings with passwords of the old secret encoded by the new one. None: there are none."""
         if self._old_secret is None:
             return None
         old = {name: _decoded(self._old_secret, text) for name, text in config.items() if is_password(name)}

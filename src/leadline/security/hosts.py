@@ -14,7 +14,7 @@ from ipaddress import IPv6Address, ip_address
 
 @lru_cache(maxsize=4096)
 def host_address(host: str, scope_id: int = 0) -> str:
-    """java.net.InetAddress.getHostAddress. What is no address, such as a name, stays as it is.
+    """java.net.InetAddress.getHostAddress. Any other text, such as a name, stays unchanged.
 
     The scope id is the last element of a socket's address, 0 if there is none. A scope in the text itself stays.
     """
@@ -34,5 +34,5 @@ def host_address(host: str, scope_id: int = 0) -> str:
 
 
 def unnamed_address(host: str, scope_id: int = 0) -> str:
-    """java.net.InetAddress.toString for an address whose name nobody looked up: a slash, then the address."""
+    """java.net.InetAddress.toString for an address without a resolved name: a slash, then the address."""
     return f"/{host_address(host, scope_id)}"

@@ -26,12 +26,14 @@ _KAFKA = "org.apache.kafka.common.security."
 PLAIN_LOGIN_MODULE = f"{_KAFKA}plain.PlainLoginModule"
 SCRAM_LOGIN_MODULE = f"{_KAFKA}scram.ScramLoginModule"
 OAUTHBEARER_LOGIN_MODULE = f"{_KAFKA}oauthbearer.OAuthBearerLoginModule"
+KERBEROS_LOGIN_MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 DIGEST_LOGIN_MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule"  # of the section Client: towards ZooKeeper
 LOGIN_MODULES = {
     "PLAIN": PLAIN_LOGIN_MODULE,
     "SCRAM-SHA-256": SCRAM_LOGIN_MODULE,
     "SCRAM-SHA-512": SCRAM_LOGIN_MODULE,
     "OAUTHBEARER": OAUTHBEARER_LOGIN_MODULE,
+    "GSSAPI": KERBEROS_LOGIN_MODULE,
 }
 KNOWN_MODULES = frozenset({*LOGIN_MODULES.values(), DIGEST_LOGIN_MODULE})
 SERVER_SECTION, CLIENT_SECTION = "KafkaServer", "Client"  # of this broker, and of its sessions with ZooKeeper
@@ -112,7 +114,7 @@ def server_login(listener: str, mechanism: str, sections: Mapping[str, list[Logi
 
 
 def zookeeper_login(section: str, sections: Mapping[str, list[LoginModule]]) -> LoginModule | None:
-    """The login module for ZooKeeper from a file. None: there is no such section, so nobody logs in."""
+    """The login module for ZooKeeper from a file. None: without such a section there is no login."""
     modules = sections.get(section)
     if modules is None:
         return None
@@ -124,7 +126,7 @@ def zookeeper_login(section: str, sections: Mapping[str, list[LoginModule]]) -> 
 
 
 def check_mechanism(setting: str, mechanism: str, module: LoginModule) -> None:
-    """Kafka starts with a module of another mechanism, and lets nobody in."""
+    """Kafka starts with a module of another mechanism, and refuses every login."""
     if module.name != LOGIN_MODULES[mechanism]:
         raise InvalidSetting(f"{setting}=[hidden]: {module.name} is not for {mechanism}: {LOGIN_MODULES[mechanism]} is")
 

@@ -33,7 +33,7 @@ _MOST_CHAIN = 100  # certificates in a chain: no real one has ten
 
 
 class InvalidJks(Exception):
-    """It cannot be read. The message says what is wrong, never what is in it."""
+    """A store that cannot be read. The message has the reason, never the contents."""
 
 
 class JksEntry(NamedTuple):
@@ -46,7 +46,7 @@ def jks_entries(data: bytes, password: Secret | None) -> list[JksEntry]:
     if data.startswith(_JCEKS_MAGIC):
         raise InvalidJks("it is a JCEKS store: convert it to PKCS12 with keytool -importkeystore")
     if not data.startswith(MAGIC):
-        raise InvalidJks("it is no JKS store")
+        raise InvalidJks("it is not a JKS store")
     if password is not None:
         digest = hashlib.sha1(_utf16(password) + _WHITENER + data[:-_DIGEST_BYTES]).digest()
         if not compare_digest(digest, data[-_DIGEST_BYTES:]):

@@ -1,12 +1,12 @@
 """The key set (JWKS, RFC 7517) that tokens of a listener are checked with, and when to fetch it again.
 
-Pure: documents in, keys out. The caller fetches, off the loop, when it is asked to, and hands the document over.
+Pure: documents in, keys out. The caller fetches on request, off the loop, and passes the document in.
 
     a token finds its key by id; without an id, only if exactly one key fits its algorithm
     only public keys count, each for the algorithms of its kind; others in the set are skipped
     an id that is not there asks for one early fetch in 60 s, and at most 16 such ids are remembered at a time: so bad
         tokens cause at most 16 fetches a minute; ids beyond 1000 characters cause none
-    a document that cannot be read changes nothing: the keys at hand stay
+    an unreadable document changes nothing: the current keys stay
 
 The endpoint is an https URL, or a file if the setting stands in the file of the broker (CVE-2025-27817).
 """
@@ -19,7 +19,6 @@ from urllib.parse import unquote, urlsplit
 
 from leadline.config.values import InvalidSetting
 
-SETTING = "sasl.oauthbearer.jwks.endpoint.url"
 REFRESH_MS = 3_600_000  # the default of sasl.oauthbearer.jwks.endpoint.refresh.ms
 MISSING_MS = 60_000
 MOST_MISSING = 16
@@ -55,7 +54,7 @@ class _Key:
 
 
 class Jwks:
-    """The keys at hand. `request_fetch` is called when a key is missing that a fetch may bring."""
+    """The current keys. `request_fetch` is called when a key is missing that a fetch may bring."""
 
     def __init__(self, request_fetch: Callable[[], None], refresh_ms: int = REFRESH_MS) -> None:
         self._request_fetch, self._refresh_ms = request_fetch, refresh_ms
@@ -64,7 +63,7 @@ class Jwks:
         self._loaded_ms: int | None = None
 
     def load(self, document: bytes, now_ms: int) -> None:
-        """Raises InvalidJwks, and keeps what is there."""
+        """Raises InvalidJwks, and keeps the current keys."""
         self._keys = _parsed(document)
         self._loaded_ms = now_ms
         for key in self._keys:
@@ -128,20 +127,19 @@ def _key(entry: dict[str, Any]) -> _Key | None:
     return _Key(key_id, kind, curve or "", algorithm, public.key)
 
 
-def check_endpoint(url: str | None, *, from_file: bool) -> str:
-    """The URL, or a path behind file://. Raises InvalidSetting: without a source of keys nobody could be checked."""
+def check_endpoint(setting: str, url: str | None, why: str) -> str:
+    """The URL, or a path behind file://. Raises InvalidSetting; `why`: why it is needed."""
     if not url:
-        raise InvalidSetting(f"{SETTING} is not set: OAUTHBEARER needs the keys that tokens are signed with")
+        raise InvalidSetting(f"{setting} is not set: {why}")
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        raise InvalidSetting(f"{SETTING}={url}: {error}") from None
+        raise InvalidSetting(f"{setting}={url}: {error}") from None
     if parts.scheme == "https" and parts.hostname and not parts.username:
         return url
-    if parts.scheme == "file" and from_file and not parts.netloc and parts.path.startswith("/"):
+    if parts.scheme == "file" and not parts.netloc and parts.path.startswith("/"):
         return f"file://{unquote(parts.path)}"
-    allowed = "an https URL or a file:/// URL" if from_file else "an https URL"
-    raise InvalidSetting(f"{SETTING}={url}: must be {allowed}")
+    raise InvalidSetting(f"{setting}={url}: must be an https URL or a file:/// URL")
 
 
 def check_library() -> None:

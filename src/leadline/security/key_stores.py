@@ -40,7 +40,7 @@ _PEM_KEY = re.compile(rf"-+BEGIN\s*[^\r\n]*PRIVATE\s+KEY[^-]*-+\s+{_ENCODED}-+EN
 
 
 class StoreError(InvalidSetting):
-    """A store that cannot be loaded. The message names its place and what is wrong, never what is in it."""
+    """A store that cannot be loaded. The message has its place and the reason, never the contents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +304,7 @@ def _jks_key_store(data: bytes, password: Secret, key_password: Secret) -> KeySt
 
 
 def _checked(store: KeyStore) -> KeyStore:
-    """That key and certificate belong together is OpenSSL's to say; that there is a certificate, ours."""
+    """OpenSSL checks that key and certificate belong together. Here is checked that there is a certificate."""
     try:
         subject_of(store.chain[0])
     except (IndexError, InvalidName):

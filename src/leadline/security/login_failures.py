@@ -1,8 +1,8 @@
-"""Logins of this broker that other brokers refused: when to try again, and what has changed.
+"""Logins of this broker that other brokers refused: when to retry, and what to log.
 
 Pure: times and reasons in.
 
-All connections to a peer share what one of them has learnt. After a refusal nobody connects for a while: longer after
+All connections to a peer share the state. After a refusal there is a pause before the next connection: longer after
 each one, `MAX_BACKOFF_S` at most. A connection that broke during a login is no refusal: the peer may have ended.
 """
 

@@ -14,7 +14,7 @@ Pure: bytes and a key set in, an outcome out.
     no message and no reason contains a token
 
 Without a callback handler Kafka takes tokens without a signature. Here that must be asked for by name
-(`security/unsecured_tokens.py`): whoever can write JSON is anybody then.
+(`security/unsecured_tokens.py`): then any client can log in as any user.
 """
 
 import base64
@@ -43,7 +43,7 @@ _MAX_NUMBER = 1 << 53
 
 
 class InvalidToken(Exception):
-    """Why a token does not count; without the token itself. `scope`: what it lacks, if that is all."""
+    """Why a token is refused; without the token itself. `scope`: the missing scope, if that is the reason."""
 
     def __init__(self, reason: str, scope: str | None = None) -> None:
         super().__init__(reason)
@@ -55,7 +55,7 @@ class InvalidToken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """sasl.oauthbearer.*: what a token must say."""
+    """sasl.oauthbearer.*: the required claims of a token."""
 
     issuer: str | None = None
     audiences: frozenset[str] = frozenset()

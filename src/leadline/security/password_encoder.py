@@ -10,7 +10,7 @@ Pure: text in, text out. Random bytes are passed in.
 
 Pairs of `key:value` joined by `,`, in the order of a Java HashMap when written, in any order when read.
     what decodes a value is in the value itself; the settings count only for what is encoded from now on
-    a value that cannot be decoded says so and no more: neither the value nor its parts are repeated
+    an error about a value that cannot be decoded repeats neither the value nor its parts
 """
 
 import base64

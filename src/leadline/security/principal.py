@@ -1,4 +1,4 @@
-"""Who asks: a type and a name, `User:alice`.
+"""A principal: a type and a name, `User:alice`.
 
 Pure: values and their texts.
 
@@ -28,7 +28,7 @@ class Principal:
         return f"{self.type}:{self.name}"
 
 
-ANONYMOUS = Principal(USER_TYPE, "ANONYMOUS")  # who comes without a login and without a certificate
+ANONYMOUS = Principal(USER_TYPE, "ANONYMOUS")  # a client without a login and without a certificate
 
 
 def parse_principal(text: str) -> Principal:

@@ -8,7 +8,7 @@ Pure: values in and bytes out, or the reverse.
 
 Names of users and client ids are sanitized, so that each is one step of a path; addresses stand as they are. The
 default is `<default>`.
-A user's quotas and SCRAM credentials share a node: what alters the one keeps the other.
+A user's quotas and SCRAM credentials share a node: a change to the one keeps the other.
     a value is a text: whole numbers as digits, the others as Java prints a double
     a node whose last setting goes is deleted if it has no children, and the empty nodes above it with it
 """
@@ -174,7 +174,7 @@ def entity_of_request(parts: Iterable[tuple[str, str | None]]) -> ConfigEntity:
             "Invalid quota entity combination, IP entity should not be used with user/client ID entity."
         )
     ip = names[IP]
-    if ip is not DEFAULT and not _HOST.fullmatch(ip):  # it becomes a step of a path as it is
+    if ip is not DEFAULT and not _HOST.fullmatch(ip):  # it becomes a path element, not escaped
         raise InvalidRequest(f"{znodes.sanitize(ip)} is not a valid IP or resolvable host.")
     return IpEntity(ip)
 

@@ -3,9 +3,9 @@
 A change is worked out from what the node holds and written on condition of its version, together with the notification,
 in one transaction: of two changes at once, both count. A node that is left empty is deleted, and the empty ones above.
 This broker follows the change when the call returns, others when they see the notification below /config/changes.
-Whoever needs more of these nodes than their quotas, such as SCRAM credentials, adds itself to `on_change`.
+Readers of other values of these nodes, such as SCRAM credentials, register in `on_change`.
 
-    a node that cannot be read is logged, and the quotas that were in force stay
+    an unreadable node is logged, and the previous quotas stay in force
     an address may be the name of a host, which is looked up when its quota takes force, as in Kafka
 """
 
@@ -35,7 +35,7 @@ from leadline.coordination.tree import (
     parent_of,
 )
 from leadline.errors import NotController, UnknownServerError
-from leadline.runtime.network import addresses_of
+from leadline.runtime.network import Network
 from leadline.runtime.ports import Time
 from leadline.security.client_quotas import DEFAULT, ClientQuotas, QuotaEntity
 from leadline.security.connection_rates import UNLIMITED, ConnectionRates
@@ -68,15 +68,16 @@ class QuotaStore:
         quotas: ClientQuotas,
         connection_rates: ConnectionRates,
         clock: Time,
+        network: Network,
         changes: ConfigChanges | None = None,
     ) -> None:
         self.quotas, self.connection_rates = quotas, connection_rates
         self.on_change: list[Callable[[ConfigEntity, Mapping[str, str]], None]] = []  # with all settings of an entity
-        self._tree = tree
+        self._tree, self._network = tree, network
         self._writing = asyncio.Lock()
         self._in_force = set[ConfigEntity]()
         self._changes = changes or ConfigChanges(tree, clock)
-        self._follower = ConfigFollower(self._changed, self._load)
+        self._follower = ConfigFollower(self._changed, self._load, self._listed)
 
     async def start(self) -> None:
         await self._changes.follow(self._follower)
@@ -86,10 +87,12 @@ class QuotaStore:
         await self._changes.leave(self._follower)
 
     async def _load(self) -> None:
-        """All that the tree has, and all that is in force: the one may lack what the other has."""
+        """All entities of the tree and all that are in force: either may lack some of the other."""
         stored = set[ConfigEntity]()
-        async for entity, config in self.entities():
-            await self._hold(entity, config)
+        async for path in self._listed():
+            entity = entity_of(path)
+            assert entity is not None
+            await self._read(entity)
             stored.add(entity)
         for entity in self._in_force - stored:
             await self._read(entity)
@@ -116,29 +119,29 @@ class QuotaStore:
 
     async def config(self, entity: ConfigEntity) -> Config:
         """As the tree has it."""
-        node = await self._tree.get(node_path(entity))
-        return _decoded(entity, node)
+        return _decoded(entity, await self._tree.get(node_path(entity)))
 
     async def entities(self) -> AsyncIterator[tuple[ConfigEntity, Config]]:
         """All that have a node, with their settings; those that cannot be read are left out, with a line in the log."""
-        paths = [
-            f"{kind}/{name}"
-            for kind in (USERS, CLIENTS, IPS)
-            for name in await self._tree.children(f"{znodes.CONFIG}/{kind}") or []
-        ]
-        for path in list(paths):
-            if path.startswith(f"{USERS}/"):
-                clients = await self._tree.children(f"{znodes.CONFIG}/{path}/{CLIENTS}") or []
-                paths += [f"{path}/{CLIENTS}/{name}" for name in clients]
-        for path in paths:
+        async for path in self._listed():
             entity = entity_of(path)
             assert entity is not None
             try:
                 yield entity, await self.config(entity)
             except MalformedNode as error:
-                log.error("passed over: %s", error)
+                log.error("ignoring an unreadable quota: %s", error)
 
     # The tree
+
+    async def _listed(self) -> AsyncIterator[str]:
+        """The paths of all entities that have a node."""
+        for kind in (USERS, CLIENTS, IPS):
+            for name in await self._tree.children(f"{znodes.CONFIG}/{kind}") or []:
+                yield f"{kind}/{name}"
+                if kind == USERS:
+                    clients = f"{kind}/{name}/{CLIENTS}"
+                    for client in await self._tree.children(f"{znodes.CONFIG}/{clients}") or []:
+                        yield f"{clients}/{client}"
 
     async def _write(self, entity: ConfigEntity, change: Callable[[Mapping[str, str]], Config]) -> Config:
         path = node_path(entity)
@@ -150,7 +153,7 @@ class QuotaStore:
         return config
 
     async def _guard(self) -> list[Operation]:
-        """The controller must not have moved to KRaft meanwhile."""
+        """The controller must not have moved to KRaft in the meantime."""
         node = await self._tree.get(znodes.CONTROLLER)
         if node is None:
             return []
@@ -188,13 +191,13 @@ class QuotaStore:
 
     async def _read(self, entity: ConfigEntity) -> None:
         try:
-            config = await self.config(entity)
+            config = _decoded(entity, await self._changes.get(node_path(entity)))
         except MalformedNode as error:
-            log.error("passed over, what was in force stays so: %s", error)
+            log.error("ignoring an unreadable quota; the previous one stays: %s", error)
         else:
             await self._hold(entity, config)
 
-    # What is in force
+    # The quotas in force
 
     async def _hold(self, entity: ConfigEntity, config: Config) -> None:
         if config:
@@ -209,13 +212,13 @@ class QuotaStore:
             else:
                 await self._hold_rate(entity, connection_rate_in(node_path(entity), config))
         except MalformedNode as error:
-            log.error("passed over, what was in force stays so: %s", error)
+            log.error("ignoring an unreadable connection quota; the previous one stays: %s", error)
 
     async def _hold_rate(self, entity: IpEntity, rate: int | None) -> None:
         if entity.ip is DEFAULT:
             self.connection_rates.default_address_limit = UNLIMITED if rate is None else rate
             return
-        address = await address_of(entity.ip)
+        address = await self.address_of(entity.ip)
         if address is None:
             log.error("the quota of address %s has no effect: there is no such host", entity.ip)
         elif rate is None:
@@ -223,17 +226,16 @@ class QuotaStore:
         else:
             self.connection_rates.address_limits[address] = rate
 
-
-async def address_of(host: str) -> str | None:
-    """The address of a host, as Java prints it. None: there is no such host."""
-    try:
-        ip_address(host.partition("%")[0])
-    except ValueError:
+    async def address_of(self, host: str) -> str | None:
+        """The address of a host, as Java prints it. None: there is no such host."""
         try:
-            host = (await asyncio.to_thread(addresses_of, host))[0]
-        except OSError:
-            return None
-    return host_address(host)
+            ip_address(host.partition("%")[0])
+        except ValueError:
+            try:
+                host = (await self._network.addresses_of(host))[0]
+            except OSError:
+                return None
+        return host_address(host)
 
 
 def _decoded(entity: ConfigEntity, node: Node | None) -> Config:

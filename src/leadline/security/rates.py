@@ -2,7 +2,7 @@
 
 Pure: values and times in, a rate out. Times are milliseconds of the wall clock, as Kafka takes them.
 
-A rate is made of samples, by default 11 of one second each. What is recorded counts towards the current sample. One
+A rate is made of samples, by default 11 of one second each. A recorded value counts towards the current sample. One
 that is a second old is complete, and the next begins. One more sample is kept than is counted, since the oldest may
 overlap the window.
     the window is never shorter than all samples but one: a new client may spend ten seconds' worth at once
@@ -22,7 +22,7 @@ class Rate:
     def __init__(self, samples: int = DEFAULT_SAMPLES, sample_ms: int = DEFAULT_SAMPLE_MS) -> None:
         self._samples, self._sample_ms = samples, sample_ms
         self._current = 0
-        self._values: list[float] = []  # by sample, the sum of what was recorded
+        self._values: list[float] = []  # by sample, the sum of recorded values
         self._start_ms: list[int] = []  # when it began
         self._last_ms: list[int] = []  # when something was last recorded in it
 

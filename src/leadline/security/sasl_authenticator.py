@@ -4,17 +4,21 @@ Pure: no socket, no clock. The caller reads frames of at most `MAX_RECEIVE_BYTES
 over one at a time, and carries out the step that comes back before it reads the next.
 
     state           frame                                  step                                      next state
-    INITIAL         no Kafka request                       close after the delay                     FAILED
+    INITIAL         no Kafka request                       as a token of GSSAPI, if that is enabled  AUTHENTICATE
+                                                           else close after the delay                FAILED
     INITIAL         ApiVersions                            the versions                              HANDSHAKE
       or VERSIONS   ApiVersions that is refused            its error: the client may ask again       VERSIONS
     HANDSHAKE       ApiVersions                            close at once                             FAILED
     any of these    SaslHandshake                          the enabled mechanisms                    AUTHENTICATE
                     SaslHandshake, mechanism not enabled   33 with the enabled ones, delayed         FAILED
                     any other request                      close after the delay                     FAILED
-    AUTHENTICATE    what the mechanism goes on with        its challenge                             AUTHENTICATE
+    AUTHENTICATE    a token that continues the exchange    its challenge                             AUTHENTICATE
                     what the mechanism accepts             its last message, and the session         COMPLETE
                     what the mechanism refuses             58 with its message, delayed              FAILED
+                    what may succeed at the next attempt   close at once                             FAILED
+                    what the mechanism may block for       work for a thread                         WORK
                     another request                        34 in its response, delayed               FAILED
+    WORK            (its outcome)                          as in AUTHENTICATE
     COMPLETE        (`admit` decides: serve a request, close an expired session, or begin anew)
                     SaslHandshake                          the enabled mechanisms                    AUTHENTICATE
                     SaslHandshake, another mechanism       the enabled mechanisms                    OTHER_MECHANISM
@@ -23,7 +27,7 @@ over one at a time, and carries out the step that comes back before it reads the
     any             a frame that cannot be parsed          close at once                             FAILED
 
 After SaslHandshake v0 tokens travel as they are, each in a frame, and a failure closes without a word. After v1 they
-travel in SaslAuthenticate.
+travel in SaslAuthenticate. Clients of Kafka 0.9 begin with a bare token of GSSAPI.
 
     nothing but SaslHandshake, SaslAuthenticate and ApiVersions is served before the login is complete
     a connection that authenticates again stays who it was, by the mechanism that it used before
@@ -38,6 +42,7 @@ from enum import Enum, auto
 
 from leadline.errors import IllegalSaslState, SaslAuthenticationFailed, UnsupportedSaslMechanism
 from leadline.model import NONE
+from leadline.security.gssapi import GSSAPI
 from leadline.security.principal import Principal
 from leadline.security.sasl_mechanisms import (
     Authenticated,
@@ -46,6 +51,7 @@ from leadline.security.sasl_mechanisms import (
     Failed,
     Outcome,
     SaslExchange,
+    ThreadWork,
 )
 from leadline.wire.apis import API_VERSIONS, unsupported_api_versions
 from leadline.wire.classes import Message
@@ -71,6 +77,7 @@ class LoginState(Enum):
     VERSIONS = auto()  # a Kafka request came; ApiVersions was refused, so that it may come again
     HANDSHAKE = auto()  # ApiVersions was answered: only SaslHandshake may come
     AUTHENTICATE = auto()
+    WORK = auto()  # a token of the client is in a thread
     OTHER_MECHANISM = auto()  # of a session that authenticates again; the next frame fails
     COMPLETE = auto()
     FAILED = auto()
@@ -84,7 +91,10 @@ MAY_FOLLOW: dict[LoginState, frozenset[LoginState]] = {
         {LoginState.VERSIONS, LoginState.HANDSHAKE, LoginState.AUTHENTICATE, LoginState.FAILED}
     ),
     LoginState.HANDSHAKE: frozenset({LoginState.AUTHENTICATE, LoginState.FAILED}),
-    LoginState.AUTHENTICATE: frozenset({LoginState.AUTHENTICATE, LoginState.COMPLETE, LoginState.FAILED}),
+    LoginState.AUTHENTICATE: frozenset(
+        {LoginState.AUTHENTICATE, LoginState.WORK, LoginState.COMPLETE, LoginState.FAILED}
+    ),
+    LoginState.WORK: frozenset({LoginState.AUTHENTICATE, LoginState.COMPLETE, LoginState.FAILED}),
     LoginState.COMPLETE: frozenset({LoginState.AUTHENTICATE, LoginState.OTHER_MECHANISM, LoginState.FAILED}),
     LoginState.OTHER_MECHANISM: frozenset({LoginState.FAILED}),
     LoginState.FAILED: frozenset(),
@@ -97,7 +107,7 @@ class SaslSession:
 
     principal: Principal
     mechanism: str
-    lifetime_ms: int  # as the client is told; 0: the session has no end, or it is over
+    lifetime_ms: int  # as the response reports it; 0: the session has no end, or it is over
     expires_monotonic_ms: int | None  # None: it has no end
 
 
@@ -115,15 +125,16 @@ class LoginStep:
     """What must happen, top to bottom."""
 
     send: bytes = field(default=b"", repr=False)  # whole frames, at once
-    session: SaslSession | None = None  # the login is complete: serve requests once `send` is handed over
+    session: SaslSession | None = None  # the login is complete: serve requests once `send` is sent
     failure: LoginFailure | None = None
+    work: ThreadWork[Outcome] | None = None  # read no more; run it in a thread; hand its outcome to `resume`
 
 
 class Admission(Enum):
-    """What becomes of a request on a connection whose login is complete."""
+    """What to do with a request on a connection whose login is complete."""
 
     SERVE = auto()
-    REAUTHENTICATE = auto()  # hand the frame to `receive`
+    REAUTHENTICATE = auto()  # pass the frame to `receive`
     CLOSE = auto()  # the session has expired: close without an answer
 
 
@@ -145,6 +156,7 @@ class SaslAuthenticator:
         self._mechanism = ""
         self._exchange: SaslExchange | None = None
         self._in_requests = False  # tokens travel in SaslAuthenticate
+        self._head: RequestHead | None = None  # of the token that is evaluated; None: it is bare
         self._reauthenticated_ms: int | None = None  # when the last one began, by the monotonic clock
 
     @property
@@ -165,9 +177,9 @@ class SaslAuthenticator:
             return Admission.SERVE
         return Admission.REAUTHENTICATE
 
-    def refuse_size(self) -> LoginStep:
+    def refuse_size(self, reason: str) -> LoginStep:
         """For a frame that is announced larger than may be, or of a negative size."""
-        return self._fail("invalid receive size")
+        return self._fail(reason)
 
     def receive(self, frame: bytes, now_ms: int, monotonic_ms: int) -> LoginStep:
         """A frame without its size. `now_ms` is the wall clock, against which credentials expire."""
@@ -177,9 +189,15 @@ class SaslAuthenticator:
             if self.state is LoginState.OTHER_MECHANISM:
                 return self._fail("another mechanism than before was requested for re-authentication")
             assert self.state is not LoginState.FAILED, "a login that has failed is over"
-            return self._request(frame, monotonic_ms)
+            assert self.state is not LoginState.WORK, "nothing is read meanwhile"
+            return self._request(frame, now_ms, monotonic_ms)
         except MalformedRequest as error:
             return self._fail(f"malformed request: {error}", delayed=False)
+
+    def resume(self, outcome: Outcome, now_ms: int, monotonic_ms: int) -> LoginStep:
+        """The outcome of the work."""
+        assert self.state is LoginState.WORK
+        return self._answer(outcome, now_ms, monotonic_ms)
 
     def _move(self, state: LoginState) -> None:
         assert state in MAY_FOLLOW[self.state], f"{self.state} to {state}"
@@ -192,23 +210,36 @@ class SaslAuthenticator:
 
     # Before the tokens
 
-    def _request(self, frame: bytes, monotonic_ms: int) -> LoginStep:
+    def _request(self, frame: bytes, now_ms: int, monotonic_ms: int) -> LoginStep:
         try:
             head = request_head(frame)
         except MalformedRequest:
             if self.state is not LoginState.INITIAL:
                 raise
-            return self._fail("the first frame is no Kafka request, and GSSAPI is not enabled")
+            return self._first_token(frame, now_ms, monotonic_ms)
         if head.api_key == SASL_HANDSHAKE and head.is_supported:
             return self._handshake(frame, head, monotonic_ms)
         if head.api_key == API_VERSIONS:
             return self._api_versions(frame, head)
         if head.api is None:
-            is_token = self.state is LoginState.INITIAL  # as old clients send that know GSSAPI alone
-            return self._fail(f"unknown api key {head.api_key}", delayed=is_token)
+            if self.state is LoginState.INITIAL:
+                return self._first_token(frame, now_ms, monotonic_ms)
+            return self._fail(f"unknown api key {head.api_key}", delayed=False)
         if head.api_key == SASL_HANDSHAKE:
             return self._fail(f"SaslHandshake v{head.version} is not supported", delayed=False)
         return self._fail(f"unexpected {head.api.name} before SaslHandshake")
+
+    def _first_token(self, frame: bytes, now_ms: int, monotonic_ms: int) -> LoginStep:
+        """No Kafka request: old clients know GSSAPI alone, and begin with a token of it."""
+        if GSSAPI not in self._listener.mechanisms:
+            return self._fail("the first frame is no Kafka request, and GSSAPI is not enabled")
+        self._begin(GSSAPI, in_requests=False)
+        return self._token(frame, now_ms, monotonic_ms)
+
+    def _begin(self, mechanism: str, *, in_requests: bool) -> None:
+        self._move(LoginState.AUTHENTICATE)
+        self._mechanism, self._in_requests = mechanism, in_requests
+        self._exchange = self._listener.mechanisms.new_exchange(mechanism)
 
     def _api_versions(self, frame: bytes, head: RequestHead) -> LoginStep:
         if self.state not in (LoginState.INITIAL, LoginState.VERSIONS):
@@ -235,47 +266,51 @@ class SaslAuthenticator:
         if self.session is not None and request.mechanism != self.session.mechanism:
             self._move(LoginState.OTHER_MECHANISM)
         else:
-            self._move(LoginState.AUTHENTICATE)
-            self._mechanism, self._in_requests = request.mechanism, head.version >= 1
-            self._exchange = mechanisms.new_exchange(request.mechanism)
+            self._begin(request.mechanism, in_requests=head.version >= 1)
         return LoginStep(_response(SaslHandshakeResponse(mechanisms=mechanisms.names), head))
 
     # The tokens
 
     def _token(self, frame: bytes, now_ms: int, monotonic_ms: int) -> LoginStep:
-        if not self._in_requests:
-            return self._bare_token(frame, now_ms, monotonic_ms)
-        head = request_head(frame)
-        if head.api is None or not head.is_supported:
-            return self._fail(f"api key {head.api_key} v{head.version} is not supported", delayed=False)
-        if head.api_key != SASL_AUTHENTICATE:
-            other, _ = decode_from(head.api.request, frame, head.version, head.body_at)
-            error = self._listener.error_response(other, head.version, IllegalSaslState.code)
-            return self._fail(f"unexpected {head.api.name} during the login", _response(error, head) if error else b"")
-        request, _ = decode_from(SaslAuthenticateRequest, frame, head.version, head.body_at)
-        outcome = self._evaluate(bytes(request.auth_bytes), now_ms)
-        if isinstance(outcome, Failed):
-            return self._refuse(outcome, head)
-        if isinstance(outcome, Challenge):
-            return LoginStep(_response(SaslAuthenticateResponse(error_message="", auth_bytes=outcome.data), head))
-        session = self._complete(outcome, now_ms, monotonic_ms)
-        response = SaslAuthenticateResponse(
-            error_message="", auth_bytes=outcome.data, session_lifetime_ms=session.lifetime_ms
-        )
-        return LoginStep(_response(response, head), session)
-
-    def _bare_token(self, token: bytes, now_ms: int, monotonic_ms: int) -> LoginStep:
-        outcome = self._evaluate(token, now_ms)
-        if isinstance(outcome, Failed):
-            return self._refuse(outcome, None)
-        answer = SIZE.pack(len(outcome.data)) + outcome.data
-        if isinstance(outcome, Challenge):
-            return LoginStep(answer)
-        return LoginStep(answer, self._complete(outcome, now_ms, monotonic_ms))
-
-    def _evaluate(self, token: bytes, now_ms: int) -> Outcome:
         assert self._exchange is not None
+        self._head, token = None, frame
+        if self._in_requests:
+            head = self._head = request_head(frame)
+            if head.api is None or not head.is_supported:
+                return self._fail(f"api key {head.api_key} v{head.version} is not supported", delayed=False)
+            if head.api_key != SASL_AUTHENTICATE:
+                other, _ = decode_from(head.api.request, frame, head.version, head.body_at)
+                error = self._listener.error_response(other, head.version, IllegalSaslState.code)
+                response = _response(error, head) if error else b""
+                return self._fail(f"unexpected {head.api.name} during the login", response)
+            request, _ = decode_from(SaslAuthenticateRequest, frame, head.version, head.body_at)
+            token = bytes(request.auth_bytes)
         outcome = self._exchange.evaluate(token, now_ms)
+        if isinstance(outcome, Outcome):
+            return self._answer(outcome, now_ms, monotonic_ms)
+        self._move(LoginState.WORK)
+        return LoginStep(work=outcome)
+
+    def _answer(self, outcome: Outcome, now_ms: int, monotonic_ms: int) -> LoginStep:
+        outcome = self._unless_another(outcome)
+        if isinstance(outcome, Failed):
+            return self._refuse(outcome)
+        if isinstance(outcome, Challenge):
+            self._move(LoginState.AUTHENTICATE)
+            return LoginStep(self._message(outcome.data))
+        session = self._complete(outcome, now_ms, monotonic_ms)
+        if outcome.is_silent and self._head is None:
+            return LoginStep(session=session)
+        return LoginStep(self._message(outcome.data, session.lifetime_ms), session)
+
+    def _message(self, data: bytes, lifetime_ms: int = 0) -> bytes:
+        if self._head is None:
+            return SIZE.pack(len(data)) + data
+        response = SaslAuthenticateResponse(error_message="", auth_bytes=data, session_lifetime_ms=lifetime_ms)
+        return _response(response, self._head)
+
+    def _unless_another(self, outcome: Outcome) -> Outcome:
+        """A connection that authenticates again stays who it was."""
         if self.session is None or not isinstance(outcome, Authenticated):
             return outcome
         before, after = self.session.principal, outcome.principal
@@ -286,16 +321,18 @@ class SaslAuthenticator:
             f"{before.type}.{before.name}: {after.type}.{after.name}"
         )
 
-    def _refuse(self, outcome: Failed, head: RequestHead | None) -> LoginStep:
+    def _refuse(self, outcome: Failed) -> LoginStep:
         occasion = "re-authentication" if self.reauthenticating else "authentication"
         message = outcome.message or (
             f"Authentication failed during {occasion} due to invalid credentials with SASL mechanism {self._mechanism}"
         )
         reason = outcome.reason or message
-        if head is None:
+        if outcome.is_retriable:
+            return self._fail(reason, delayed=False)
+        if self._head is None:
             return self._fail(reason)
         response = SaslAuthenticateResponse(error_code=SaslAuthenticationFailed.code, error_message=message)
-        return self._fail(reason, _response(response, head))
+        return self._fail(reason, _response(response, self._head))
 
     def _complete(self, outcome: Authenticated, now_ms: int, monotonic_ms: int) -> SaslSession:
         limits = []

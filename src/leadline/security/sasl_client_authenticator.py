@@ -5,15 +5,15 @@ Pure: no socket, no clock. The caller carries out a step and comes back with its
     state           step that is under way     result                        next step                 next state
     HANDSHAKE       SaslHandshake v1           the mechanism is enabled      SaslAuthenticate v2       AUTHENTICATE
     AUTHENTICATE    SaslAuthenticate v2        a challenge                   its answer                AUTHENTICATE
-                                               a challenge for a password    a derivation              DERIVATION
+                                               a challenge that takes time   work for a thread         WORK
                                                the last word of the peer     the session               COMPLETE
-    DERIVATION      PBKDF2, in a thread        the salted password           SaslAuthenticate v2       AUTHENTICATE
+    WORK            that, in a thread          what came of it               SaslAuthenticate v2       AUTHENTICATE
     any             any                        a refusal, or nonsense        LoginRefused              FAILED
 
-Other brokers are those of Kafka 2.5 or later, so nobody asks for their versions; clients know them and say which
-SaslAuthenticate it is. A login that ends is repeated on the same connection, with another authenticator.
+Other brokers are those of Kafka 2.5 or later, so their versions are not requested; clients know them and pass the
+version of SaslAuthenticate. A login that ends is repeated on the same connection, with another authenticator.
 
-    a login is complete once the exchange is: by SCRAM the peer has then proven that it knows the password, too
+    a login is complete once the exchange is: by SCRAM and GSSAPI the peer has then proven who it is, too
     no step, no refusal and no repr contains a secret; words of the peer are quoted and cut
 """
 
@@ -21,12 +21,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from leadline.errors import IllegalSaslState, UnsupportedSaslMechanism
 from leadline.model import NONE, Buffer
+from leadline.security.gssapi import GssapiClient, GssapiClientFailed
 from leadline.security.plain import PLAIN, PlainClient
-from leadline.security.scram import PasswordDerivation, ScramClient, ScramClientFailed
+from leadline.security.sasl_mechanisms import ThreadWork
+from leadline.security.scram import ScramClient, ScramClientFailed
 from leadline.security.scram_credentials import RANDOM_BYTES, SCRAM_MECHANISMS, random_text
 from leadline.security.secret import Secret
 from leadline.wire.classes import Message
@@ -46,7 +48,7 @@ M = TypeVar("M", bound=Message)
 
 
 class LoginRefused(Exception):
-    """The peer does not let us in, or is not what it claims to be."""
+    """The peer refuses the login, or fails to prove its identity."""
 
 
 class SaslClientExchange(Protocol):
@@ -55,7 +57,7 @@ class SaslClientExchange(Protocol):
     @property
     def is_complete(self) -> bool: ...
 
-    def evaluate(self, challenge: bytes) -> bytes | PasswordDerivation: ...
+    def evaluate(self, challenge: bytes) -> bytes | ThreadWork[Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +73,13 @@ class LoginComplete:
     lifetime_ms: int  # 0: the session has no end
 
 
-ClientLoginStep = LoginRequest | PasswordDerivation | LoginComplete
+ClientLoginStep = LoginRequest | ThreadWork[Any] | LoginComplete
 
 
 class ClientLoginState(Enum):
     HANDSHAKE = auto()
     AUTHENTICATE = auto()
-    DERIVATION = auto()
+    WORK = auto()
     COMPLETE = auto()
     FAILED = auto()
 
@@ -99,18 +101,21 @@ class SaslClientAuthenticator:
                 return self._handshake(_parsed(SaslHandshakeResponse, frame, HANDSHAKE_VERSION))
             assert self.state is ClientLoginState.AUTHENTICATE
             return self._authenticate(_parsed(SaslAuthenticateResponse, frame, self._version))
-        except LoginRefused:
-            self.state = ClientLoginState.FAILED
-            raise
-        except ScramClientFailed as error:
-            self.state = ClientLoginState.FAILED
-            raise LoginRefused(quoted(str(error))) from None
+        except (LoginRefused, ScramClientFailed, GssapiClientFailed) as error:
+            raise self._failed(error) from None
 
-    def derived(self, salted: Secret) -> LoginRequest:
-        """The result of a derivation."""
-        assert self.state is ClientLoginState.DERIVATION
-        assert isinstance(self._exchange, ScramClient)
-        return self._token(self._exchange.derived(salted))
+    def resume(self, result: Any) -> LoginRequest:
+        """The result of the work. Raises LoginRefused."""
+        assert self.state is ClientLoginState.WORK
+        assert isinstance(self._exchange, ScramClient | GssapiClient)
+        try:
+            return self._token(self._exchange.resume(result))
+        except GssapiClientFailed as error:
+            raise self._failed(error) from None
+
+    def _failed(self, error: Exception) -> LoginRefused:
+        self.state = ClientLoginState.FAILED
+        return error if isinstance(error, LoginRefused) else LoginRefused(quoted(str(error)))
 
     def _handshake(self, response: SaslHandshakeResponse) -> ClientLoginStep:
         enabled = quoted(", ".join(response.mechanisms))
@@ -134,10 +139,10 @@ class SaslClientAuthenticator:
 
     def _next(self, challenge: bytes) -> ClientLoginStep:
         message = self._exchange.evaluate(challenge)
-        if isinstance(message, PasswordDerivation):
-            self.state = ClientLoginState.DERIVATION
-            return message
-        return self._token(message)
+        if isinstance(message, bytes):
+            return self._token(message)
+        self.state = ClientLoginState.WORK
+        return message
 
     def _token(self, message: bytes) -> LoginRequest:
         self.state = ClientLoginState.AUTHENTICATE

@@ -1,12 +1,13 @@
-"""What a SASL mechanism is to a login: bytes of the client in, an outcome out.
+"""The interface of a SASL mechanism: bytes of the client in, an outcome out.
 
 Pure: values and a protocol.
 
 A mechanism makes one exchange per login. The exchange gets the client's messages one at a time, and answers each with
-    Challenge       bytes for the client; the exchange goes on
-    Authenticated   who the client is, last bytes for it, and when its credential expires
+    Challenge       bytes for the client; the exchange continues
+    Authenticated   the client's principal, last bytes for it, and when its credential expires
     Failed          why, in words for the client; without any where words would help an attacker
-After Authenticated or Failed an exchange is over and is asked nothing more.
+After Authenticated or Failed an exchange is over and is asked nothing more. One that may block answers with work for a
+thread, which comes to one of these outcomes; meanwhile it is asked nothing.
 
     an exchange that fails has not said whether the user exists, other than to a client that knows the password
     no message and no repr of an outcome contains a secret, bytes for the client included
@@ -14,10 +15,12 @@ After Authenticated or Failed an exchange is over and is asked nothing more.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from leadline.hash_order import java_map, string_hash
 from leadline.security.principal import Principal
+
+T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,21 +33,30 @@ class Authenticated:
     principal: Principal
     data: bytes = field(default=b"", repr=False)
     expires_ms: int | None = None  # wall clock; of an OAUTHBEARER or a delegation token
+    is_silent: bool = False  # where tokens travel bare, the client waits for no last message, not even an empty one
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
     message: str | None = None  # for the client; None: only that its credentials are invalid
-    reason: str = ""  # for our log, without secrets; empty: the message says it all
+    reason: str = ""  # for our log, without secrets; empty: the message is enough
+    is_retriable: bool = False  # close without a word: a client takes that for a broken connection, and tries again
 
 
 Outcome = Challenge | Authenticated | Failed
 
 
+class ThreadWork(Protocol[T_co]):
+    """What may block, or takes a while: to be run in a thread."""
+
+    @property
+    def run(self) -> Callable[[], T_co]: ...
+
+
 class SaslExchange(Protocol):
     """One login by one mechanism."""
 
-    def evaluate(self, response: bytes, now_ms: int) -> Outcome: ...
+    def evaluate(self, response: bytes, now_ms: int) -> Outcome | ThreadWork[Outcome]: ...
 
 
 class EnabledMechanisms:

@@ -1,4 +1,4 @@
-"""SCRAM (RFC 5802): both sides prove that they know the password, and neither says it.
+"""SCRAM (RFC 5802): both sides prove that they know the password, and neither sends it.
 
 Pure: bytes in, an outcome out. Nonces are passed in.
 
@@ -12,8 +12,9 @@ Pure: bytes in, an outcome out. Nonces are passed in.
     signature       = HMAC(server key, auth message)
 
     a login costs the server two HMACs and a hash; PBKDF2 is the client's work
-    the nonce and the channel binding of client final are the ones of this exchange (CVE-2024-56128)
-    an authorization id other than the name itself is refused, before anybody looks for the name (CVE-2017-12610)
+    the nonce and the channel binding of client final are the ones of this exchange (CVE-2024-56128); librdkafka before
+    2.6.1 repeats its own nonce before that of both, and is let in, as by Kafka
+    an authorization id other than the name itself is refused, before the name is looked up (CVE-2017-12610)
     a name that does not exist gets a salt like any other, always the same, and fails at the same message
     messages to the client are the same for all that is wrong with a credential
 
@@ -79,7 +80,7 @@ class TokenCredential:
 
 @dataclass(frozen=True, slots=True)
 class ScramUsers:
-    """Whom a mechanism lets in. `decoy_key` makes the salts of names that do not exist: the same on all brokers."""
+    """The users of a mechanism. `decoy_key` makes the salts of names that do not exist: the same on all brokers."""
 
     credential_of: Callable[[str], ScramCredential | None]
     token_of: Callable[[str], TokenCredential | None]
@@ -129,7 +130,7 @@ class ScramExchange:
         return _Login(token.credential, owner, expires_ms=token.expires_ms)
 
     def _decoy(self, name: str) -> ScramCredential:
-        """For a name that does not exist: what looks like a credential and fits no password."""
+        """For a name that does not exist: a credential that matches no password."""
         key = self._users.decoy_key.reveal()
         digest = hmac.digest(key, b"%d:%b" % (self._mechanism.value, name.encode()), "sha512")
         keys = Secret(digest[: hashlib.new(self._mechanism.hash).digest_size])
@@ -147,7 +148,8 @@ class ScramExchange:
         is_proven = hmac.compare_digest(stored_key, credential.stored_key.reveal()) and len(proof) == len(signature)
         if not is_proven or first.login.principal is None:
             return Failed(reason=first.login.refusal or "wrong password")
-        if message["nonce"] != first.nonce:
+        client_nonce = first.nonce.removesuffix(self._server_nonce)
+        if message["nonce"] not in (first.nonce, client_nonce + first.nonce):
             return Failed(reason="the nonce of client final is not the one of this exchange")
         if base64.b64decode(message["channel"]) != first.gs2:
             return Failed(reason="the channel binding of client final is not the one of client first")
@@ -180,7 +182,7 @@ class ScramClientState(Enum):
 
 
 class ScramClientFailed(Exception):
-    """The server is not what it claims to be, or refuses the login."""
+    """The server fails to prove its identity, or refuses the login."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +201,7 @@ class PasswordDerivation:
 class ScramClient:
     """The client's side: a client of our own, or the broker itself when it logs in to another.
 
-    The answer to server first needs the salted password: `evaluate` returns its derivation, `derived` takes the result.
+    The answer to server first needs the salted password: `evaluate` returns its derivation, `resume` takes the result.
     `answer` is for a client that may block.
     """
 
@@ -230,7 +232,7 @@ class ScramClient:
     def answer(self, challenge: bytes) -> bytes:
         """As `evaluate`, with the derivation within."""
         step = self.evaluate(challenge)
-        return self.derived(step.run()) if isinstance(step, PasswordDerivation) else step
+        return self.resume(step.run()) if isinstance(step, PasswordDerivation) else step
 
     def _derivation(self, challenge: bytes) -> PasswordDerivation:
         message = _SERVER_FIRST.fullmatch(challenge)
@@ -245,7 +247,7 @@ class ScramClient:
         self.state = ScramClientState.DERIVATION
         return PasswordDerivation(self._mechanism, self._password, salt, iterations)
 
-    def derived(self, salted: Secret) -> bytes:
+    def resume(self, salted: Secret, /) -> bytes:
         """Client final."""
         assert self.state is ScramClientState.DERIVATION
         auth_message = b",".join([self._bare, self._server_first, self._without_proof])

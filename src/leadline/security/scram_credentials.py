@@ -8,7 +8,7 @@ Pure: bytes and texts in and out.
     client key      = HMAC(salted password, "Client Key")       stored key = H(client key)
     server key      = HMAC(salted password, "Server Key")
 
-    the password cannot be computed from a credential, but who has its keys can pose as the broker
+    the password cannot be computed from a credential, but its keys are enough to pose as the broker
     a login is refused below 4096 iterations; a request may ask for at most 16384
     passwords are taken as they are: no SASLprep, as in Kafka
 """
@@ -24,7 +24,7 @@ from enum import Enum
 from leadline.security.secret import Secret
 
 MIN_ITERATIONS = 4096
-MAX_ITERATIONS = 16_384  # on request: a login costs the client so many rounds
+MAX_ITERATIONS = 16_384  # on request: the rounds that a login costs the client
 MOST_CLIENT_ITERATIONS = 1_000_000  # that we do ourselves, whatever another broker asks for (CVE-2026-10143)
 RANDOM_BYTES = 17  # what a random text is made from
 _RANDOM_BITS = 130

@@ -1,4 +1,4 @@
-"""The SCRAM credentials of users, as their nodes have them: who has which.
+"""The SCRAM credentials of users, from their nodes.
 
 a text that is no credential is logged, and its user cannot log in by that mechanism
 """
@@ -41,7 +41,7 @@ class ScramUserCredentials:
 
     @property
     def users(self) -> list[str]:
-        """All who have a credential, sorted by name."""
+        """All users with a credential, sorted by name."""
         return sorted(self._by_user)
 
 
@@ -52,5 +52,5 @@ def _credentials(user: str, config: Mapping[str, str]) -> list[tuple[ScramMechan
             try:
                 credentials.append((mechanism, parse_credential(config[name])))
             except InvalidCredential as error:
-                log.error("the %s credential of user %s is passed over: %s", name, user, error)
+                log.error("ignoring an unreadable %s credential of user %s: %s", name, user, error)
     return credentials

@@ -1,6 +1,6 @@
 """How long a client is throttled after a request: the times that its responses carry, and its connection is muted for.
 
-Pure: what was sent and how long it took in, milliseconds out.
+Pure: bytes and durations in, milliseconds out.
 
     Produce     its bytes, and the time of its handler; the longer of both. With acks=0 the bytes alone
     Fetch       the time of its handler, then the bytes of the response; the longer of both. If that is not 0, an empty

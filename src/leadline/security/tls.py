@@ -108,13 +108,13 @@ class ListenerTls:
     def load(cls, settings: TlsSettings, read: ReadFile, *, inter_broker: bool = False) -> "ListenerTls":
         """Raises InvalidSetting. The inter-broker listener must accept itself."""
         tls = cls(settings, load_key_store(settings.key_store, read), load_trust_store(settings.trust_store, read))
-        _ = tls.server_context  # built here: what is wrong with it stops the start or the reload
+        _ = tls.server_context  # built here: an error stops the start or the reload
         if inter_broker:
             _check_handshake(tls, tls)
         return tls
 
     def reloaded(self, settings: TlsSettings, read: ReadFile, *, inter_broker: bool = False) -> "ListenerTls":
-        """With these settings and the files as they are now. Raises InvalidSetting, in Kafka's words."""
+        """Build it from these settings and the current files. Raises InvalidSetting, in Kafka's words."""
         try:
             new = ListenerTls.load(settings, read)
             self._check_successor(new)
@@ -139,7 +139,7 @@ class ListenerTls:
 
     @cached_property
     def client_context(self) -> ssl.SSLContext:
-        """Towards other brokers. A key store is shown to those who request a certificate."""
+        """The context for connections to other brokers. A key store is shown to peers that request it."""
         context = self._context(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = bool(self.settings.endpoint_identification_algorithm)
         context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
@@ -276,7 +276,7 @@ def _check_handshake(server: ListenerTls, client: ListenerTls) -> None:
             "A client SSLEngine created with the provided settings can't connect to a server SSLEngine created with "
             f"those settings: {failure_reason(error)}"
         ) from None
-    raise InvalidSetting("a handshake with the provided settings does not come to an end")
+    raise InvalidSetting("a handshake with the provided settings does not complete")
 
 
 def _advance(end: ssl.SSLObject) -> bool:

@@ -46,7 +46,7 @@ class TokenBucket:
 
 
 class MutationQuota:
-    """What one request may do. Made for the request: it keeps the throttle time of what it did."""
+    """The quota of one request. It is made for the request, and keeps its throttle time."""
 
     def __init__(self, bucket: TokenBucket | None, rate: float | None, *, strict: bool) -> None:
         """Without a bucket or a rate there is no limit."""

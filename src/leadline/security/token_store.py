@@ -6,14 +6,14 @@ notification; if it is gone, the token is. The controller deletes those that hav
 
 Kafka derives SCRAM credentials for each token that it loads, which takes milliseconds of CPU. Here they are derived
 when a token first logs in.
-    a token that has expired logs nobody in, deleted or not
+    an expired token is refused, deleted or not
     a node that cannot be read is logged, and the token that was known stays
 """
 
 import asyncio
 import base64
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 
 from leadline.coordination.change_notifications import ChangeNotifications
@@ -32,6 +32,7 @@ from leadline.coordination.tree import (
     TreeError,
     check_path,
 )
+from leadline.coordination.unannounced_changes import UnannouncedChanges
 from leadline.errors import DelegationTokenNotFound, UnknownServerError
 from leadline.model import format_id
 from leadline.runtime.ports import Chance, Time
@@ -57,7 +58,10 @@ class TokenStore:
         self._tree, self._lifetimes, self._clock, self._chance = tree, lifetimes, clock, chance
         self._writing = asyncio.Lock()
         self._credentials: dict[tuple[str, ScramMechanism], ScramCredential] = {}
-        self._notifications = ChangeNotifications(tree, delegation_tokens.CHANGES, self._notified, self._load, clock)
+        self._unannounced = UnannouncedChanges(tree, self._listed, self._changed)
+        self._notifications = ChangeNotifications(
+            tree, delegation_tokens.CHANGES, self._notified, self._load, clock, self._unannounced
+        )
 
     async def start(self) -> None:
         for path in delegation_tokens.PERSISTENT:
@@ -112,7 +116,7 @@ class TokenStore:
                     log.info("delegation token %s of %s has expired", token.id, token.owner)
 
     def credential(self, id: str, mechanism: ScramMechanism) -> TokenCredential | None:
-        """What a login by this token needs; None if there is none, or if it has expired."""
+        """The credential for a login by this token; None if there is no such token, or it has expired."""
         token = self.cache.get(id)
         if token is None or token.is_expired(self._clock.now_ms()):
             return None
@@ -165,6 +169,13 @@ class TokenStore:
     async def _notified(self, path: str, data: bytes) -> None:
         await self._read(data.decode("utf-8", "replace"))
 
+    async def _listed(self) -> AsyncIterator[str]:
+        for id in await self._tree.children(delegation_tokens.TOKENS) or []:
+            yield delegation_tokens.token_path(id)
+
+    async def _changed(self, path: str) -> None:
+        await self._read(path.removeprefix(f"{delegation_tokens.TOKENS}/"))
+
     async def _load(self) -> None:
         """All that the tree has, and all that are known: the one may lack what the other has."""
         stored = await self._tree.children(delegation_tokens.TOKENS) or []
@@ -176,10 +187,10 @@ class TokenStore:
         path = delegation_tokens.token_path(id)
         try:
             check_path(path)
-            node = await self._tree.get(path)
+            node = await self._unannounced.get(path)
             token = None if node is None else delegation_tokens.decode_token(path, node.data)
         except (MalformedNode, ValueError) as error:
-            log.error("passed over: %s", error)
+            log.error("ignoring an unreadable token: %s", error)
             return
         if token is None or token.id != id:
             self._drop(id)

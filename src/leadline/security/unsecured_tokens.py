@@ -1,4 +1,4 @@
-"""OAUTHBEARER tokens without a signature: for development, where whoever can write JSON may be anybody.
+"""OAUTHBEARER tokens without a signature: for development, since any client can log in as any user.
 
 Pure: values in, values out.
 
@@ -79,6 +79,6 @@ class UnsecuredValidator:
             raise InvalidToken("the token expires before it was issued")
 
     def _scope(self, claim: object) -> frozenset[str]:
-        """A text is one scope as a whole, as in Kafka. What is neither a text nor a list is none."""
+        """A text is one scope as a whole, as in Kafka. Any other value is no scope."""
         parts = claim if isinstance(claim, list) else [claim]
         return frozenset(part.strip(BLANK) for part in parts if isinstance(part, str) and part.strip(BLANK))

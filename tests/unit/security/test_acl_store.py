@@ -9,7 +9,18 @@ import pytest
 
 from leadline.coordination.change_notifications import KEPT_MS
 from leadline.coordination.node_json import MalformedNode
-from leadline.coordination.tree import ConnectionLost, Create, Delete, Node, Operation, Outcome, SessionState, Tree
+from leadline.coordination.tree import (
+    ConnectionLost,
+    Create,
+    Delete,
+    Event,
+    Node,
+    Operation,
+    Outcome,
+    SessionState,
+    Tree,
+    TreeWatch,
+)
 from leadline.errors import InvalidRequest, UnknownServerError
 from leadline.runtime.ports import SystemTime
 from leadline.security import acl_nodes
@@ -28,7 +39,9 @@ from leadline.security.acls import (
 )
 from leadline.security.authorizer import Authorizer
 from leadline.security.principal import Principal
+from tests.support.ahead_clock import AheadClock
 from tests.support.chance import SeededChance
+from tests.support.waiting import eventually
 from tests.unit.coordination.conftest import Run
 
 TOPIC = ResourcePattern(ResourceType.TOPIC, "orders")
@@ -39,13 +52,6 @@ DENIED = READ._replace(permission=AclPermission.DENY, host="127.0.0.9")
 ALICE = Principal("User", "alice")
 BOUND_S = 60
 EVERYTHING = AclBindingFilter()
-
-
-class AheadClock(SystemTime):
-    ahead_ms = 0
-
-    def now_ms(self) -> int:
-        return super().now_ms() + self.ahead_ms
 
 
 def a_store(tree: Tree, clock: SystemTime | None = None) -> AclStore:
@@ -68,11 +74,6 @@ def bind(pattern: ResourcePattern, *entries: AccessControlEntry) -> list[AclBind
 
 def of(pattern: ResourcePattern, entry: AccessControlEntryFilter = AccessControlEntryFilter()) -> AclBindingFilter:  # noqa: B008
     return AclBindingFilter(ResourcePatternFilter(*pattern), entry)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110  the test as a whole has its time
-        await asyncio.sleep(0.01)
 
 
 async def data_of(tree: Tree, pattern: ResourcePattern) -> bytes | None:
@@ -105,7 +106,7 @@ def test_an_acl_is_in_force_when_its_creation_returns_and_on_others_soon(run: Ru
             assert one.authorizer.entries(TOPIC) == (READ,)
             assert await data_of(tree, TOPIC) == acl_nodes.encode_acls([READ])
             assert await notifications(tree) == [b"TOPIC:orders", acl_nodes.encode_change(PREFIX)]
-            await until(
+            await eventually(
                 lambda: (other.authorizer.entries(TOPIC), other.authorizer.entries(PREFIX)) == ((READ,), (WRITE,))
             )
 
@@ -169,27 +170,66 @@ def test_a_filter_that_names_its_pattern_deletes_what_this_broker_has_not_seen_y
     run(scenario())
 
 
+class Deaf:
+    """A tree that can keep the changes of children to itself, as if nobody had been notified."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree, self.is_deaf = tree, False
+        self.session_watchers: list[Callable[[SessionState], None]] = []
+
+    async def watch_children(self, path: str, changed: Callable[[Event], None]) -> TreeWatch:
+        return await self._tree.watch_children(path, lambda event: None if self.is_deaf else changed(event))
+
+    def watch_session(self, changed: Callable[[SessionState], None]) -> TreeWatch:
+        self.session_watchers.append(changed)
+        return self._tree.watch_session(changed)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tree, name)
+
+
+async def delete_the_last_notification(tree: Tree) -> None:
+    path = acl_nodes.CHANGES[PatternType.LITERAL]
+    await tree.delete(f"{path}/{max(await tree.children(path) or [])}")
+
+
+@pytest.mark.parametrize("noticed_by", ["the notification", "the next connection", "the next notification"])
 @pytest.mark.parametrize("removed", [READ, WRITE, DENIED])
 def test_the_other_acls_hold_on_every_broker_after_one_was_removed(
-    run: Run, tree: Tree, removed: AccessControlEntry
+    run: Run, tree: Tree, removed: AccessControlEntry, noticed_by: str
 ) -> None:
     """CVE-2024-27309: also after a restart, and if the notification is lost."""
 
     async def scenario() -> None:
-        left = {READ, WRITE, DENIED} - {removed}
-        async with started(a_store(tree), a_store(tree)) as (one, other):
+        left, deaf = {READ, WRITE, DENIED} - {removed}, Deaf(tree)
+        async with started(a_store(tree), a_store(cast(Tree, deaf))) as (one, other):
             await one.create(bind(TOPIC, READ, WRITE, DENIED))
-            await until(lambda: len(other.authorizer.entries(TOPIC)) == 3)
-            entry = AccessControlEntryFilter(*removed)
-            await one.delete([of(TOPIC, entry)])
+            await eventually(lambda: len(other.authorizer.entries(TOPIC)) == 3 and has_read_all(other))
+            deaf.is_deaf = noticed_by != "the notification"
+            await one.delete([of(TOPIC, AccessControlEntryFilter(*removed))])
             assert set(one.authorizer.entries(TOPIC)) == left
-            await until(lambda: set(other.authorizer.entries(TOPIC)) == left)
+            if deaf.is_deaf:
+                await delete_the_last_notification(tree)
+                assert len(other.authorizer.entries(TOPIC)) == 3
+                deaf.is_deaf = False
+            if noticed_by == "the next connection":
+                for watcher in deaf.session_watchers:
+                    watcher(SessionState.CONNECTED)
+            elif noticed_by == "the next notification":
+                await one.create(bind(ResourcePattern(ResourceType.TOPIC, "another"), READ))
+            await eventually(lambda: set(other.authorizer.entries(TOPIC)) == left)
             denied = other.authorizer.client(ALICE, "127.0.0.9")
             assert denied.allows(AclOperation.READ, ResourceType.TOPIC, "orders") is (removed == DENIED)
         async with started(a_store(tree)) as (restarted,):
             assert set(restarted.authorizer.entries(TOPIC)) == left
 
     run(scenario())
+
+
+def has_read_all(store: AclStore) -> bool:
+    return all(
+        notifications._reading is None or notifications._reading.done() for notifications in store._notifications
+    )
 
 
 def test_a_change_whose_notification_was_lost_is_seen_once_the_connection_is_back(run: Run, tree: Tree) -> None:
@@ -201,8 +241,8 @@ def test_a_change_whose_notification_was_lost_is_seen_once_the_connection_is_bac
             await tree.create("/kafka-acl/Group/g", acl_nodes.encode_acls([READ]))
             one._notifications[0]._session(SessionState.CONNECTED)
             group = ResourcePattern(ResourceType.GROUP, "g")
-            await until(lambda: one.authorizer.entries(TOPIC) == (READ, DENIED))
-            await until(lambda: one.authorizer.patterns() == [TOPIC, group])
+            await eventually(lambda: one.authorizer.entries(TOPIC) == (READ, DENIED))
+            await eventually(lambda: one.authorizer.patterns() == [TOPIC, group])
 
     run(scenario())
 
@@ -211,11 +251,11 @@ def test_a_missing_number_among_the_notifications_means_that_one_was_lost(run: R
     async def scenario() -> None:
         async with started(a_store(tree)) as (one,):
             await one.create(bind(TOPIC, READ, WRITE))
-            await until(lambda: one._notifications[0]._last == 0)
+            await eventually(lambda: one._notifications[0]._last == 0)
             await tree.set(acl_nodes.acl_path(TOPIC), acl_nodes.encode_acls([READ]))
             announced = Create("/kafka-acl-changes/acl_changes_", b"TOPIC:elsewhere", sequential=True)
             await tree.multi([announced, Delete("/kafka-acl-changes/acl_changes_0000000001"), announced])
-            await until(lambda: one.authorizer.entries(TOPIC) == (READ,))
+            await eventually(lambda: one.authorizer.entries(TOPIC) == (READ,))
 
     run(scenario())
 
@@ -316,7 +356,7 @@ def test_acls_stay_in_force_if_their_node_cannot_be_read_any_more(run: Run, tree
             await tree.create(acl_nodes.acl_path(PREFIX), acl_nodes.encode_acls([READ]))
             change = acl_nodes.encode_change(PREFIX)
             await tree.create("/kafka-acl-extended-changes/acl_changes_", change, sequential=True)
-            await until(lambda: one.authorizer.entries(PREFIX) == (READ,) and one._notifications[0]._last == 2)
+            await eventually(lambda: one.authorizer.entries(PREFIX) == (READ,) and one._notifications[0]._last == 2)
             assert one.authorizer.entries(TOPIC) == (READ, DENIED)
 
     run(scenario())
@@ -327,12 +367,14 @@ def test_notifications_of_long_ago_are_deleted(run: Run, tree: Tree) -> None:
         clock = AheadClock()
         async with started(a_store(tree, clock)) as (one,):
             await one.create(bind(TOPIC, READ))
-            await until(lambda: one._notifications[0]._last == 0)
+            await eventually(lambda: one._notifications[0]._last == 0)
             clock.ahead_ms = 2 * KEPT_MS
             await one.create(bind(TOPIC, WRITE))
 
-            while "acl_changes_0000000000" in (await tree.children("/kafka-acl-changes") or []):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+            async def is_deleted() -> bool:
+                return "acl_changes_0000000000" not in (await tree.children("/kafka-acl-changes") or [])
+
+            await eventually(is_deleted)
 
     run(scenario())
 
@@ -347,6 +389,6 @@ def test_changes_at_once_all_count(run: Run, tree: Tree) -> None:
 
             await asyncio.gather(*map(create, range(8)))
             for store in stores:
-                await until(lambda store=store: set(store.authorizer.entries(TOPIC)) == set(users))  # type: ignore[misc]
+                await eventually(lambda store=store: set(store.authorizer.entries(TOPIC)) == set(users))  # type: ignore[misc]
 
     run(scenario())

@@ -62,7 +62,7 @@ def test_people_may_spell_a_name_as_they_like(text: str) -> None:
 
 
 def test_a_name_that_nothing_has_is_refused_with_those_that_exist() -> None:
-    with pytest.raises(ValueError, match=r"'fly' is none of .*Read, Write"):
+    with pytest.raises(ValueError, match=r"'fly' is not one of .*Read, Write"):
         AclOperation.spelled("fly")
 
 

@@ -4,8 +4,9 @@ import logging
 
 import pytest
 
+from leadline.runtime.log_levels import TRACE
 from leadline.security.acls import AclOperation, PatternType, ResourceType
-from leadline.security.audit import MOST_A_SECOND, MOST_REMEMBERED, SAME_MS, TRACE, AuditLog, AuditRecord, DenialLimit
+from leadline.security.audit import MOST_A_SECOND, MOST_REMEMBERED, SAME_MS, AuditLog, AuditRecord, DenialLimit
 from leadline.security.principal import Principal
 
 DENIED = AuditRecord(

@@ -143,12 +143,11 @@ def test_stores_of_every_kind_become_pem_in_memory_and_a_context(kafka: dict[str
     assert context.get_ca_certs(binary_form=True) == CA.chain
 
 
-def test_pem_under_librdkafkas_names_becomes_a_context_that_trusts_only_it(tmp_path: Path) -> None:
-    (tmp_path / "me.pem").write_bytes(FILES["me.pem"])
+def test_pem_under_librdkafkas_names_becomes_a_context_that_trusts_only_it() -> None:
     names = {
         "ssl.ca.pem": CA.certificate_pem,
-        "ssl.certificate.location": str(tmp_path / "me.pem"),
-        "ssl.key.location": str(tmp_path / "me.pem"),
+        "ssl.certificate.location": "me.pem",
+        "ssl.key.location": "me.pem",
         "enable.ssl.certificate.verification": "false",
     }
     context = SecurityProperties.of({**TLS, **names}).ssl_context(read)
@@ -224,7 +223,7 @@ def test_a_login_by_token_is_for_our_own_client_alone() -> None:
     [
         {**TLS, "ssl.engine.id": "dynamic"},
         {**SCRAM, "sasl.mechanism": "GSSAPI", "sasl.kerberos.service.name": "kafka"},
-        {**SCRAM, "sasl.mechanism": "OAUTHBEARER"},
+        {**SCRAM, "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.config": "principal=me"},
     ],
 )
 def test_what_only_librdkafka_can_do_is_refused_by_name_elsewhere(kafka: dict[str, str]) -> None:

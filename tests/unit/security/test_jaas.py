@@ -98,7 +98,7 @@ def test_flags_have_any_case(flag: str) -> None:
     [
         "com.sun.security.auth.module.JndiLoginModule",
         "com.sun.security.auth.module.LdapLoginModule",
-        "com.sun.security.auth.module.Krb5LoginModule",
+        "com.sun.security.auth.module.NTLoginModule",
         "com.example.Mine",
         PLAIN.lower(),
     ],

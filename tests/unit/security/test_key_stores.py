@@ -207,7 +207,7 @@ def test_a_store_that_is_set_as_the_other_type_is_read_as_in_java(data: bytes, t
         (jks(PASSWORD, {"k": BROKER}, {}, KEY_PASSWORD), JKS, PASSWORD, "wrong", "wrong key password"),
         (jks(PASSWORD, {"k": BROKER}, {}, KEY_PASSWORD), JKS, PASSWORD, None, "wrong key password"),
         (jks(PASSWORD, {}, {"a": ROOT}), JKS, PASSWORD, None, "there is no key in it"),
-        (b"no store", JKS, PASSWORD, None, "it is no JKS store"),
+        (b"no store", JKS, PASSWORD, None, "it is not a JKS store"),
         (b"\xce\xce\xce\xce", JKS, PASSWORD, None, "JCEKS"),
         (BROKER.pkcs12(PASSWORD), PKCS12, "wrong", None, "wrong password"),
         (b"no store", PKCS12, PASSWORD, None, "no PKCS12 store"),

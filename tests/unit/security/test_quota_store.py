@@ -9,11 +9,13 @@ from leadline.coordination import znodes
 from leadline.coordination.membership import make_persistent_nodes
 from leadline.coordination.tree import SessionState, Tree
 from leadline.errors import InvalidRequest, NotController, UnknownServerError
+from leadline.runtime.network import TcpNetwork
 from leadline.runtime.ports import SystemTime
 from leadline.security.client_quotas import DEFAULT, ClientQuotas, QuotaEntity, QuotaKind
 from leadline.security.connection_rates import UNLIMITED, ConnectionRates
 from leadline.security.quota_nodes import ConfigEntity, IpEntity, QuotaAlteration, altered
 from leadline.security.quota_store import QuotaStore
+from tests.support.waiting import eventually
 from tests.unit.coordination.conftest import Run
 
 PRODUCE = QuotaKind.PRODUCER_BYTE_RATE
@@ -21,7 +23,7 @@ PAIR = QuotaEntity("a/b c", "cl*1")
 
 
 def a_store(tree: Tree) -> QuotaStore:
-    return QuotaStore(tree, ClientQuotas(), ConnectionRates(["PLAINTEXT"], "PLAINTEXT"), SystemTime())
+    return QuotaStore(tree, ClientQuotas(), ConnectionRates(["PLAINTEXT"], "PLAINTEXT"), SystemTime(), TcpNetwork())
 
 
 def setting(entity: ConfigEntity, **values: float | None) -> Callable[[Mapping[str, str]], dict[str, str]]:
@@ -155,11 +157,6 @@ def test_rates_of_addresses_reach_the_acceptor(run: Run, tree: Tree) -> None:
     check(run, tree, scenario)
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110  the test as a whole has its time
-        await asyncio.sleep(0.01)
-
-
 def test_another_broker_loads_follows_and_catches_up(run: Run, tree: Tree) -> None:
     async def scenario(store: QuotaStore) -> None:
         await alter(store, PAIR, producer_byte_rate=1)
@@ -171,9 +168,9 @@ def test_another_broker_loads_follows_and_catches_up(run: Run, tree: Tree) -> No
         assert other.quotas.quotas(QuotaEntity(None, DEFAULT)) == {QuotaKind.CONSUMER_BYTE_RATE: 2}
         assert other.connection_rates.address_limits == {"10.0.0.1": 3}
         await alter(store, PAIR, producer_byte_rate=9)
-        await until(lambda: other.quotas.quotas(PAIR) == {PRODUCE: 9})
+        await eventually(lambda: other.quotas.quotas(PAIR) == {PRODUCE: 9})
         await alter(store, PAIR, producer_byte_rate=None)
-        await until(lambda: other.quotas.quotas(PAIR) == {})
+        await eventually(lambda: other.quotas.quotas(PAIR) == {})
         await other.stop()
 
     check(run, tree, scenario)
@@ -186,8 +183,8 @@ def test_lost_notifications_are_made_up_for_once_the_connection_is_back(run: Run
         await tree.set("/config/users/u", znodes.encode_config({"producer_byte_rate": "5"}))
         await tree.delete("/config/clients/c")
         store._changes._notifications._session(SessionState.CONNECTED)
-        await until(lambda: store.quotas.quotas(QuotaEntity("u")) == {PRODUCE: 5})
-        await until(lambda: store.quotas.quotas(QuotaEntity(None, "c")) == {})
+        await eventually(lambda: store.quotas.quotas(QuotaEntity("u")) == {PRODUCE: 5})
+        await eventually(lambda: store.quotas.quotas(QuotaEntity(None, "c")) == {})
 
     check(run, tree, scenario)
 
@@ -219,7 +216,7 @@ def test_a_node_that_cannot_be_read_leaves_quotas_in_force(run: Run, tree: Tree)
                 await tree.create(znodes.CONFIG_CHANGE, change, sequential=True)
         await tree.create("/config/users/other", znodes.encode_config({"producer_byte_rate": "7"}))
         await tree.create(znodes.CONFIG_CHANGE, b'{"version":2,"entity_path":"users/other"}', sequential=True)
-        await until(lambda: store.quotas.quotas(other) == {PRODUCE: 7})
+        await eventually(lambda: store.quotas.quotas(other) == {PRODUCE: 7})
         assert store.quotas.quotas(user) == {PRODUCE: 1}
 
     check(run, tree, scenario)

@@ -33,6 +33,8 @@ from leadline.wire.messages import (
     SaslHandshakeResponse,
 )
 from leadline.wire.primitives import BUFFERS
+from tests.support.sasl_listeners import received, sasl_listener
+from tests.support.scripted_kerberos import REALM
 
 M = TypeVar("M", bound=Message)
 NOW_MS, MONOTONIC_MS = 1_700_000_000_000, 5_000
@@ -222,7 +224,7 @@ def test_a_request_without_a_response_just_closes() -> None:
 
 def test_a_frame_beyond_the_limit_fails_after_the_delay() -> None:
     login = authenticator()
-    assert failure_of(login.refuse_size()).delayed
+    assert failure_of(login.refuse_size("a request of 9 bytes")).delayed
     assert login.state is LoginState.FAILED
 
 
@@ -310,6 +312,71 @@ def test_api_versions_within_a_reauthentication_is_answered_with_34() -> None:
     failure = failure_of(play(reauthenticating(), handshake(), versions()))
     assert read(ApiVersionsResponse, failure.response, 3).error_code == 34
     assert failure.delayed
+
+
+# Work for a thread: GSSAPI
+
+
+TICKET = f"ticket alice@{REALM} for kafka@host".encode()
+CHOICE = b"wrapped \1\0\0\0"
+
+
+def by_ticket() -> SaslAuthenticator:
+    return SaslAuthenticator(sasl_listener("GSSAPI", "PLAIN"))
+
+
+def tokens(login: SaslAuthenticator, *frames: bytes) -> LoginStep:
+    """The last step, with the work within."""
+    return [received(login, part, NOW_MS, MONOTONIC_MS) for part in frames][-1]
+
+
+def test_a_token_waits_for_a_thread_and_its_outcome_is_the_answer() -> None:
+    login = by_ticket()
+    step = play(login, handshake(mechanism="GSSAPI"), token(TICKET))
+    assert step.work is not None
+    assert step == LoginStep(work=step.work)
+    assert login.state is LoginState.WORK
+    step = login.resume(step.work.run(), NOW_MS, MONOTONIC_MS)
+    assert read(SaslAuthenticateResponse, step.send, 1).auth_bytes == CHOICE
+    step = tokens(login, token(CHOICE))
+    assert read(SaslAuthenticateResponse, step.send, 1) == SaslAuthenticateResponse(error_message="")
+    assert step.session is not None
+    assert step.session.principal == Principal("User", "alice")
+
+
+@pytest.mark.parametrize("before", [[], [handshake(0, "GSSAPI")]])
+def test_bare_tokens_end_without_a_last_message_and_may_come_without_a_handshake(before: list[bytes]) -> None:
+    login = by_ticket()
+    assert tokens(login, *before, TICKET).send == SIZE.pack(len(CHOICE)) + CHOICE
+    step = tokens(login, CHOICE)
+    assert step.send == b""
+    assert step.session is not None
+    assert step.session.mechanism == "GSSAPI"
+
+
+@pytest.mark.parametrize("first", [TICKET, b"", b"\x60\x82\1\2\3\4\5\6\7\x08\x09"])
+def test_a_first_frame_that_is_no_request_fails_where_gssapi_is_not_enabled(first: bytes) -> None:
+    failure = failure_of(play(authenticator(), first))
+    assert failure == LoginFailure("the first frame is no Kafka request, and GSSAPI is not enabled")
+
+
+def test_what_is_no_request_after_the_first_frame_is_no_token() -> None:
+    failure = failure_of(play(by_ticket(), versions(), b"\x60\x82\1\2\3\4\5\6\7\x08\x09"))
+    assert not failure.delayed
+
+
+def test_a_ticket_that_is_refused_is_answered_without_the_reason_of_kerberos() -> None:
+    failure = failure_of(tokens(by_ticket(), handshake(mechanism="GSSAPI"), token(b"nonsense")))
+    assert failure.reason == "GSSAPI: Wrong principal in request"
+    response = read(SaslAuthenticateResponse, failure.response, 1)
+    assert response.error_message == (
+        "Authentication failed during authentication due to invalid credentials with SASL mechanism GSSAPI"
+    )
+
+
+def test_a_replay_is_closed_at_once_without_a_word() -> None:
+    failure = failure_of(tokens(by_ticket(), handshake(mechanism="GSSAPI"), token(b"replay")))
+    assert failure == LoginFailure("GSSAPI: Request is a replay", delayed=False)
 
 
 # The table

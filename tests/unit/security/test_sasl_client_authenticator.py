@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 
-from leadline.security.plain import PlainClient
 from leadline.security.sasl_authenticator import SaslAuthenticator, SaslListener
 from leadline.security.sasl_client_authenticator import (
     MAX_QUOTED,
@@ -15,22 +14,15 @@ from leadline.security.sasl_client_authenticator import (
     LoginRequest,
     SaslClientAuthenticator,
 )
-from leadline.security.scram import PasswordDerivation, ScramClient
-from leadline.security.scram_credentials import SCRAM_MECHANISMS
+from leadline.security.scram import PasswordDerivation
 from leadline.security.secret import Secret
 from leadline.wire.classes import Message
 from leadline.wire.frames import SIZE, request_head, response_frame
 from leadline.wire.messages import SaslAuthenticateResponse, SaslHandshakeResponse
 from leadline.wire.primitives import BUFFERS
-from tests.support.sasl_listeners import MECHANISMS, NAME, PASSWORD, sasl_listener
+from tests.support.sasl_listeners import MECHANISMS, NAME, new_login, received, sasl_listener
 
 NOW_MS = 1_700_000_000_000
-
-
-def client(mechanism: str, password: Secret = PASSWORD) -> SaslClientAuthenticator:
-    if mechanism == "PLAIN":
-        return SaslClientAuthenticator(mechanism, PlainClient(NAME, password))
-    return SaslClientAuthenticator(mechanism, ScramClient(SCRAM_MECHANISMS[mechanism], NAME, password, "nonce"))
 
 
 def log_in(
@@ -39,11 +31,11 @@ def log_in(
     step: ClientLoginStep = login.begin()
     while not isinstance(step, LoginComplete):
         note(step)
-        if isinstance(step, PasswordDerivation):
-            assert login.state is ClientLoginState.DERIVATION
-            step = login.derived(step.run())
+        if not isinstance(step, LoginRequest):
+            assert login.state is ClientLoginState.WORK
+            step = login.resume(step.run())
             continue
-        answer = server.receive(bytes(step.encode(7, "me"))[SIZE.size :], NOW_MS, 0)
+        answer = received(server, bytes(step.encode(7, "me"))[SIZE.size :], NOW_MS, 0)
         sent = answer.failure.response if answer.failure is not None else answer.send
         step = login.receive(sent[SIZE.size :])
     return step
@@ -52,7 +44,7 @@ def log_in(
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("lifetime_ms", [0, 60_000])
 def test_each_mechanism_logs_in_and_says_how_long_it_lasts(mechanism: str, lifetime_ms: int) -> None:
-    server, login = SaslAuthenticator(sasl_listener(lifetime_ms=lifetime_ms)), client(mechanism)
+    server, login = SaslAuthenticator(sasl_listener(lifetime_ms=lifetime_ms)), new_login(mechanism)
     assert log_in(login, server) == LoginComplete(lifetime_ms)
     assert login.state is ClientLoginState.COMPLETE
     assert server.session is not None
@@ -62,8 +54,8 @@ def test_each_mechanism_logs_in_and_says_how_long_it_lasts(mechanism: str, lifet
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_login_is_repeated_on_the_same_connection(mechanism: str) -> None:
     server = SaslAuthenticator(sasl_listener(lifetime_ms=5000))
-    log_in(client(mechanism), server)
-    assert log_in(client(mechanism), server) == LoginComplete(5000)
+    log_in(new_login(mechanism), server)
+    assert log_in(new_login(mechanism), server) == LoginComplete(5000)
 
 
 @pytest.mark.parametrize(
@@ -72,10 +64,11 @@ def test_a_login_is_repeated_on_the_same_connection(mechanism: str) -> None:
         ("PLAIN", sasl_listener(password=Secret.of("x")), "Authentication failed: Invalid username or password"),
         ("SCRAM-SHA-512", sasl_listener(password=Secret.of("x")), "invalid credentials with SASL mechanism SCRAM-SHA-"),
         ("PLAIN", sasl_listener("SCRAM-SHA-256"), "PLAIN is not enabled there: SCRAM-SHA-256 are"),
+        ("GSSAPI", sasl_listener("PLAIN"), "GSSAPI is not enabled there: PLAIN are"),
     ],
 )
 def test_a_refusal_has_its_reason_and_no_secret(mechanism: str, listener: SaslListener, reason: str) -> None:
-    login = client(mechanism)
+    login = new_login(mechanism)
     with pytest.raises(LoginRefused) as refused:
         log_in(login, SaslAuthenticator(listener))
     assert reason in str(refused.value)
@@ -102,7 +95,7 @@ def frame(response: Message, version: int) -> bytes:
     ],
 )
 def test_a_peer_that_is_not_what_it_claims_to_be_is_not_trusted(answers: list[Message | bytes], reason: str) -> None:
-    login = client("SCRAM-SHA-256")
+    login = new_login("SCRAM-SHA-256")
     login.begin()
     *accepted, last = [
         answer if isinstance(answer, bytes) else frame(answer, version)
@@ -115,18 +108,35 @@ def test_a_peer_that_is_not_what_it_claims_to_be_is_not_trusted(answers: list[Me
 
 
 def test_a_peer_that_says_yes_without_the_password_is_not_trusted() -> None:
-    login = client("SCRAM-SHA-256")
+    login = new_login("SCRAM-SHA-256")
     login.begin()
     login.receive(frame(SaslHandshakeResponse(), 1))
     step = login.receive(frame(SaslAuthenticateResponse(auth_bytes=b"r=nonceserver,s=c2FsdA==,i=4096"), 2))
     assert isinstance(step, PasswordDerivation)
-    login.derived(step.run())
+    login.resume(step.run())
     with pytest.raises(LoginRefused, match="it does not know the password"):
         login.receive(frame(SaslAuthenticateResponse(auth_bytes=b"v=AAAA"), 2))
 
 
+@pytest.mark.parametrize("answer", [b"", b"nonsense"])
+def test_a_peer_that_says_yes_without_the_key_of_a_service_is_not_trusted(answer: bytes) -> None:
+    login = new_login("GSSAPI")
+    login.begin()
+    step = login.receive(frame(SaslHandshakeResponse(), 1))
+    assert not isinstance(step, LoginRequest | LoginComplete)
+    login.resume(step.run())
+    step = login.receive(frame(SaslAuthenticateResponse(auth_bytes=b"reply"), 2))
+    assert not isinstance(step, LoginRequest | LoginComplete)
+    login.resume(step.run())
+    step = login.receive(frame(SaslAuthenticateResponse(auth_bytes=answer), 2))
+    assert not isinstance(step, LoginRequest | LoginComplete)
+    with pytest.raises(LoginRefused, match="GSSAPI: Invalid token was supplied"):
+        login.resume(step.run())
+    assert login.state is ClientLoginState.FAILED
+
+
 def test_words_of_a_peer_are_cut_and_stay_on_one_line() -> None:
-    login = client("PLAIN")
+    login = new_login("PLAIN")
     login.begin()
     login.receive(frame(SaslHandshakeResponse(), 1))
     with pytest.raises(LoginRefused) as refused:
@@ -138,7 +148,7 @@ def test_words_of_a_peer_are_cut_and_stay_on_one_line() -> None:
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_no_step_shows_a_secret(mechanism: str) -> None:
     steps: list[ClientLoginStep] = []
-    log_in(client(mechanism), SaslAuthenticator(sasl_listener()), steps.append)
+    log_in(new_login(mechanism), SaslAuthenticator(sasl_listener()), steps.append)
     assert steps
     shown = repr(steps)
     assert "alice-secret" not in shown
@@ -147,7 +157,7 @@ def test_no_step_shows_a_secret(mechanism: str) -> None:
 
 
 def test_requests_are_handshake_1_and_authenticate_2() -> None:
-    login = client("PLAIN")
+    login = new_login("PLAIN")
     request = login.begin()
     step = login.receive(frame(SaslHandshakeResponse(), 1))
     assert isinstance(step, LoginRequest)

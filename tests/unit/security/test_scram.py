@@ -134,6 +134,8 @@ def test_the_clients_own_proof_is_accepted() -> None:
         (b"r=clientserver", b"r=clientserver2"),
         (b"r=clientserver", b"r=client"),
         (b"r=clientserver", b"r=another"),
+        (b"r=clientserver", b"r=anotherclientserver"),
+        (b"r=clientserver", b"r=clientclientclientserver"),
         (b"c=biws", b"c=eSws"),
         (b"c=biws", b"c="),
         (b"c=biws", b"c=" + base64.b64encode(b"n,a=alice,")),
@@ -142,6 +144,11 @@ def test_the_clients_own_proof_is_accepted() -> None:
 )
 def test_cve_2024_56128_nonce_and_channel_binding_are_those_of_the_exchange(old: bytes, new: bytes) -> None:
     assert principal_of(signed_anew(lambda message: message.replace(old, new))) is None
+
+
+def test_librdkafka_before_2_6_1_which_repeats_its_own_nonce_is_let_in() -> None:
+    repeated = signed_anew(lambda message: message.replace(b"r=clientserver", b"r=clientclientserver"))
+    assert principal_of(repeated) is not None
 
 
 @pytest.mark.parametrize(

@@ -16,19 +16,14 @@ from leadline.security.principal import Principal
 from leadline.security.scram_credentials import ScramMechanism, credential_of_password
 from leadline.security.secret import Secret
 from leadline.security.token_store import TokenStore
+from tests.support.ahead_clock import AheadClock
 from tests.support.chance import SeededChance
+from tests.support.waiting import eventually
 from tests.unit.coordination.conftest import Run
 
 ALICE, BOB, CLARA = Principal("User", "alice"), Principal("User", "bob"), Principal("User", "clara")
 DAY_MS = 86_400_000
 KEY = Secret.of("topsecret")
-
-
-class AheadClock(SystemTime):
-    ahead_ms = 0
-
-    def now_ms(self) -> int:
-        return super().now_ms() + self.ahead_ms
 
 
 def a_store(tree: Tree, clock: SystemTime, seed: int = 0) -> TokenStore:
@@ -55,11 +50,6 @@ def check(run: Run, tree: Tree, scenario: Callable[[TokenStore, TokenStore, Ahea
     run(main())
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110  the test as a whole has its time
-        await asyncio.sleep(0.01)
-
-
 async def data_of(tree: Tree, id: str) -> bytes | None:
     node = await tree.get(token_path(id))
     return None if node is None else node.data
@@ -78,7 +68,7 @@ def test_a_token_is_written_announced_and_known_to_all(run: Run, tree: Tree) -> 
         assert one.cache.get(token.id) == token
         assert await data_of(tree, token.id) == encode_token(token)
         assert await announced(tree) == [token.id.encode()]
-        await until(lambda: other.cache.get(token.id) == token)
+        await eventually(lambda: other.cache.get(token.id) == token)
         again = a_store(tree, clock)
         await again.start()
         assert again.cache.tokens() == [token]
@@ -90,17 +80,17 @@ def test_a_token_is_written_announced_and_known_to_all(run: Run, tree: Tree) -> 
 def test_a_token_is_renewed_and_expired_on_any_broker(run: Run, tree: Tree) -> None:
     async def scenario(one: TokenStore, other: TokenStore, clock: AheadClock) -> None:
         token = await one.create(ALICE, ALICE, [BOB], -1)
-        await until(lambda: other.cache.get(token.id) == token)
+        await eventually(lambda: other.cache.get(token.id) == token)
         hmac = one.cache.hmac(token.id).reveal()
         expiry_ms = await other.renew(BOB, hmac, 2 * DAY_MS)
         assert expiry_ms > token.expiry_ms + DAY_MS // 2
-        await until(lambda: one.cache.by_hmac(hmac).expiry_ms == expiry_ms)
+        await eventually(lambda: one.cache.by_hmac(hmac).expiry_ms == expiry_ms)
         sooner_ms = await one.expire(ALICE, hmac, 60_000)
         assert sooner_ms < token.expiry_ms
-        await until(lambda: other.cache.by_hmac(hmac).expiry_ms == sooner_ms)
+        await eventually(lambda: other.cache.by_hmac(hmac).expiry_ms == sooner_ms)
         await other.expire(ALICE, hmac, -1)
         assert await data_of(tree, token.id) is None
-        await until(lambda: one.cache.get(token.id) is None)
+        await eventually(lambda: one.cache.get(token.id) is None)
         with pytest.raises(DelegationTokenNotFound):
             await one.renew(ALICE, hmac, -1)
 
@@ -138,7 +128,7 @@ def test_expired_tokens_are_deleted_and_the_others_kept(run: Run, tree: Tree) ->
         await one.delete_expired()
         assert one.cache.tokens() == [long]
         assert await tree.children("/delegation_token/tokens") == [long.id]
-        await until(lambda: other.cache.tokens() == [long])
+        await eventually(lambda: other.cache.tokens() == [long])
 
     check(run, tree, scenario)
 
@@ -163,10 +153,10 @@ def test_a_token_logs_in_with_its_hmac_until_it_expires(run: Run, tree: Tree, me
 def test_lost_notifications_are_made_up_for_once_the_connection_is_back(run: Run, tree: Tree) -> None:
     async def scenario(one: TokenStore, other: TokenStore, clock: AheadClock) -> None:
         gone, changed = await one.create(ALICE, ALICE, [], -1), await one.create(ALICE, ALICE, [], -1)
-        await until(lambda: len(other.cache.tokens()) == 2)
+        await eventually(lambda: len(other.cache.tokens()) == 2)
         await tree.delete(token_path(gone.id))
         other._notifications._session(SessionState.CONNECTED)
-        await until(lambda: other.cache.tokens() == [changed])
+        await eventually(lambda: other.cache.tokens() == [changed])
 
     check(run, tree, scenario)
 
@@ -178,7 +168,7 @@ def test_nodes_and_notifications_that_cannot_be_read_are_passed_over(run: Run, t
         path = "/delegation_token/token_changes/token_change_"
         for data in (b"", b"a/../b", b"\xff", b"no such token", token.id.encode()):
             await tree.create(path, data, sequential=True)
-        await until(lambda: one._notifications._last == 5)
+        await eventually(lambda: one._notifications._last == 5)
         assert one.cache.get(token.id) == token
         await tree.create(token_path("broken"), b"{}")
         again = a_store(tree, clock)
