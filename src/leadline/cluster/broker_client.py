@@ -26,9 +26,11 @@ from leadline.cluster.broker_login import BrokerLogin, PeerSecurity
 from leadline.cluster.failure_detector import ProbeOutcome
 from leadline.errors import ClusterAuthorizationFailed
 from leadline.model import NONE, Buffer
-from leadline.runtime.network import Network, TcpNetwork
+from leadline.runtime.network import Network
 from leadline.runtime.ordered_set import OrderedSet
+from leadline.runtime.periodic import end_now
 from leadline.runtime.ports import shortage
+from leadline.runtime.thread_buffer import ThreadBuffer
 from leadline.security.sasl_client_authenticator import LoginRefused
 from leadline.security.tls import failure_reason
 from leadline.wire.classes import Message
@@ -50,7 +52,7 @@ NextRequest = Callable[
 ]  # takes an answer, a view that is valid during the call; returns the next request, or None
 
 _SIZE = Struct(">i")
-_SHARED = memoryview(bytearray(256 * 1024))  # by all connections: each takes its data out at once
+_SHARED = ThreadBuffer(256 * 1024)  # by all connections of a loop: each takes its data out at once
 
 
 class PeerLost(Exception):
@@ -58,7 +60,7 @@ class PeerLost(Exception):
 
 
 class PeerGone(PeerLost):
-    """Nobody listens there: the broker's process has ended."""
+    """The connection was refused: the broker's process has ended."""
 
 
 class PeerLocked(PeerLost):
@@ -115,13 +117,13 @@ class TcpBrokerClient:
         host: str,
         port: int,
         client_id: str,
+        network: Network,
         lost: Callable[[], None] = lambda: None,
         setup_timeout_s: tuple[float, float] = (10.0, 30.0),
-        network: Network | None = None,
         security: PeerSecurity | None = None,
     ) -> None:
         self.host, self.port, self.client_id, self._lost = host, port, client_id, lost
-        self.network, self._security = network or TcpNetwork(), security
+        self.network, self._security = network, security
         self._setup_timeout_s = setup_timeout_s  # for the first attempt to connect, and for later ones
         self._timed_out = 0  # attempts in a row
         self._connection: _BrokerConnection | None = None
@@ -148,7 +150,7 @@ class TcpBrokerClient:
         return response
 
     def _report_refusal(self, name: str, error_code: int) -> None:
-        """The peer's authorizer does not take this one for a broker: say so, once."""
+        """Log once that the peer's authorizer does not accept this broker as a broker."""
         if error_code != ClusterAuthorizationFailed.code:
             self._refused.discard(name)
         elif name not in self._refused:
@@ -195,7 +197,7 @@ class TcpBrokerClient:
                 return await self._open()
             return await self._log_in(self._security)
         except ConnectionRefusedError as error:
-            raise PeerGone(f"nobody listens on {self}: {error.strerror}") from None
+            raise PeerGone(f"{self} refuses connections: {error.strerror}") from None
         except (OSError, RuntimeError) as error:
             if isinstance(error, RuntimeError) and shortage(error) is None:
                 raise
@@ -207,7 +209,7 @@ class TcpBrokerClient:
         )
 
     async def _log_in(self, security: PeerSecurity) -> "_BrokerConnection":
-        login = BrokerLogin(security, repr(self), self._setup_timeout_s[1])
+        login = BrokerLogin(security, self.host, self.port, self._setup_timeout_s[1])
         try:
             login.check_backoff()
             connection = await self._open(security.tls, login)
@@ -230,7 +232,7 @@ class TcpBrokerClient:
     def close(self) -> None:
         self._closed = True
         for deadline in self._reaching:
-            deadline.reschedule(0)
+            end_now(deadline)
         self._break_off(PeerLost(f"the client of {self} is closed"))
 
 
@@ -279,7 +281,7 @@ class _BrokerConnection(asyncio.BufferedProtocol):
             self._next_login = self._loop.create_task(self._log_in_again(), name=f"login to {self._name}")
 
     async def _log_in_again(self) -> None:
-        with suppress(LoginRefused, PeerLost):  # all that wait have heard of it
+        with suppress(LoginRefused, PeerLost):  # all waiting requests have failed with it
             await self.log_in()
             held, self._held = self._held or [], None
             for waiting, encode in held:
@@ -354,11 +356,11 @@ class _BrokerConnection(asyncio.BufferedProtocol):
         self._transport = transport
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return _SHARED if self._answer is None else memoryview(self._answer)[self._filled :]
+        return _SHARED.view if self._answer is None else memoryview(self._answer)[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._answer is None:
-            self._split(_SHARED[:nbytes])
+            self._split(_SHARED.view[:nbytes])
         else:
             self._filled += nbytes
             if self._filled == len(self._answer):

@@ -6,7 +6,7 @@ its certificate.
 
     nothing else is sent before the login is complete
     a login that has an end is repeated before it, at a random moment, so that not all connections do it at once
-    after a refusal nobody connects to that peer for a while
+    after a refusal there is a pause before the next connection to that peer
     the log names peer, listener and reason, once per change
 """
 
@@ -16,6 +16,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from leadline.model import Buffer
 from leadline.security.login_failures import LoginFailures
@@ -23,9 +24,9 @@ from leadline.security.sasl_client_authenticator import (
     ClientLoginStep,
     LoginComplete,
     LoginRefused,
+    LoginRequest,
     SaslClientAuthenticator,
 )
-from leadline.security.scram import PasswordDerivation
 from leadline.wire.frames import request_bytes
 from leadline.wire.messages import ApiVersionsRequest
 
@@ -37,11 +38,12 @@ AskPeer = Callable[[str, Callable[[int, str], Buffer], float], Awaitable[bytearr
 
 @dataclass(slots=True, kw_only=True)
 class PeerSecurity:
-    """How brokers reach each other on one listener. New connections get what is set here when they are made."""
+    """How brokers reach each other on one listener. A new connection uses the values of that moment."""
 
     listener: str
     tls: ssl.SSLContext | None = None
-    new_login: Callable[[], SaslClientAuthenticator] | None = None  # None: there is no SASL
+    new_login: Callable[[str], SaslClientAuthenticator] | None = None  # to a host; None: there is no SASL
+    in_thread: Callable[[Callable[[], Any]], Awaitable[Any]] = asyncio.to_thread  # runs what a login may block for
     login_share: Callable[[], float] = lambda: 0.9  # of a login's lifetime, after which it is repeated
     failures: LoginFailures = field(default_factory=LoginFailures)
 
@@ -49,8 +51,8 @@ class PeerSecurity:
 class BrokerLogin:
     """The logins of one connection."""
 
-    def __init__(self, security: PeerSecurity, peer: str, timeout_s: float) -> None:
-        self._security, self._peer, self._timeout_s = security, peer, timeout_s
+    def __init__(self, security: PeerSecurity, host: str, port: int, timeout_s: float) -> None:
+        self._security, self._host, self._peer, self._timeout_s = security, host, f"{host}:{port}", timeout_s
 
     def check_backoff(self) -> None:
         """Raises LoginRefused if it is too early for another attempt."""
@@ -58,7 +60,7 @@ class BrokerLogin:
             raise LoginRefused(reason)
 
     async def run(self, ask: AskPeer) -> float | None:
-        """The seconds after which the login is to be repeated; None: never. Raises LoginRefused, and as `ask`."""
+        """Seconds until the login must be repeated; None: never. Raises LoginRefused, and as `ask`."""
         try:
             lifetime_ms = await self._log_in(ask)
         except LoginRefused as error:
@@ -73,13 +75,13 @@ class BrokerLogin:
         if security.new_login is None:
             await ask("ApiVersions", partial(request_bytes, ApiVersionsRequest(), 0), self._timeout_s)
             return 0
-        authenticator = security.new_login()
+        authenticator = security.new_login(self._host)
         step: ClientLoginStep = authenticator.begin()
         while not isinstance(step, LoginComplete):
-            if isinstance(step, PasswordDerivation):
-                step = authenticator.derived(await asyncio.to_thread(step.run))
-            else:
+            if isinstance(step, LoginRequest):
                 step = authenticator.receive(await ask(step.name, step.encode, self._timeout_s))
+            else:
+                step = authenticator.resume(await security.in_thread(step.run))
         return step.lifetime_ms
 
     def failed(self, reason: str, *, is_refusal: bool = True) -> str:

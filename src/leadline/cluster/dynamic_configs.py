@@ -8,13 +8,14 @@ Passwords of brokers are encoded in the tree, and plain here (`security/dynamic_
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
 from leadline.coordination import znodes
 from leadline.coordination.config_changes import ConfigChanges, ConfigFollower
 from leadline.coordination.node_json import MalformedNode
-from leadline.coordination.tree import BadVersion, Create, NodeExists, Operation, SetData, Tree
+from leadline.coordination.tree import BadVersion, Create, NodeExists, Operation, SetData, Tree, TreeError
+from leadline.errors import UnknownServerError
 from leadline.model import BrokerId
 from leadline.runtime.ports import Time
 from leadline.security.dynamic_passwords import DynamicPasswords
@@ -42,10 +43,10 @@ class DynamicConfigs:
         self.unreadable: set[str] = set()  # topics whose settings cannot be read
         self.broker: dict[str, str] = {}  # of this broker
         self.default: dict[str, str] = {}  # and of all brokers
-        self.on_change: list[Callable[[str, str], None]] = []  # called with type and name of any entity
+        self.on_change: list[Callable[[str, str], Awaitable[None]]] = []  # called with type and name of any entity
         self._writing = asyncio.Lock()
         self._changes = changes or ConfigChanges(tree, clock)
-        self._follower = ConfigFollower(self._changed, self._read_everything)
+        self._follower = ConfigFollower(self._changed, self._read_everything, self._listed)
 
     async def start(self) -> None:
         await self._changes.follow(self._follower)
@@ -62,7 +63,7 @@ class DynamicConfigs:
             try:
                 reencoded = self._passwords.reencoded(znodes.decode_config(path, node.data))
             except MalformedNode:
-                return  # reading it says so
+                return  # reading it raises the error
             if reencoded is None:
                 return
             with suppress(BadVersion):  # a tool wrote first: read again
@@ -74,9 +75,12 @@ class DynamicConfigs:
         await self._changes.leave(self._follower)
 
     async def of_topic(self, name: str) -> dict[str, str]:
-        """The overrides of a topic, read from the tree unless they are cached."""
+        """The overrides of a topic, read from the tree unless they are cached. UnknownServerError if that fails."""
         if name not in self.topics:
-            await self._read(TOPICS, name)
+            try:
+                await self._read(TOPICS, name)
+            except TreeError as error:
+                raise UnknownServerError(f"the settings of {name} cannot be read: {error}") from error
         return self.topics[name]
 
     async def of_topics(self, names: Sequence[str]) -> None:
@@ -109,19 +113,19 @@ class DynamicConfigs:
             with suppress(BadVersion, NodeExists):  # another broker wrote first: read again
                 await self.tree.multi([change, notification])
                 break
-        self._put(kind, name, config)
+        await self._put(kind, name, config)
 
     async def _read(self, kind: str, name: str) -> None:
         path = znodes.config_path(kind, name)
-        node = await self.tree.get(path)
+        node = await self._changes.get(path)
         try:
             config = {} if node is None else znodes.decode_config(path, node.data)
-            self._put(kind, name, config if kind == TOPICS else self._decoded(name, config))
+            await self._put(kind, name, config if kind == TOPICS else self._decoded(name, config))
         except MalformedNode as error:
-            log.error("the settings of %s %s cannot be read, so the defaults hold: %s", kind, name, error)
+            log.error("the settings of %s %s cannot be read; using the defaults: %s", kind, name, error)
             if kind == TOPICS:
                 self.unreadable.add(name)
-            self._put(kind, name, {})
+            await self._put(kind, name, {})
 
     def _decoded(self, name: str, config: dict[str, str]) -> dict[str, str]:
         decoded = self._passwords.decoded(config)
@@ -129,18 +133,18 @@ class DynamicConfigs:
             log.error("%s of brokers %s cannot be decoded with password.encoder.secret, and is ignored", password, name)
         return decoded.config
 
-    def _put(self, kind: str, name: str, config: dict[str, str]) -> None:
+    async def _put(self, kind: str, name: str, config: dict[str, str]) -> None:
         if kind == TOPICS:
             self.topics[name] = config
         elif name == znodes.DEFAULT_ENTITY:
             self.default = config
         elif name == str(self.me):
             self.broker = config
-        self._notify(kind, name)
+        await self._notify(kind, name)
 
-    def _notify(self, kind: str, name: str) -> None:
+    async def _notify(self, kind: str, name: str) -> None:
         for notify in self.on_change:
-            notify(kind, name)
+            await notify(kind, name)
 
     # Changes by other brokers
 
@@ -152,12 +156,18 @@ class DynamicConfigs:
         await self._read_brokers()
         await asyncio.gather(*(self._read(TOPICS, name) for name in list(self.topics)))
 
+    async def _listed(self) -> AsyncIterator[str]:
+        for kind in (BROKERS, TOPICS):
+            for name in await self.tree.children(f"{znodes.CONFIG}/{kind}") or []:
+                if self._is_ours(kind, name):
+                    yield f"{kind}/{name}"
+
     async def _changed(self, entity_path: str) -> None:
         kind, _, name = entity_path.partition("/")
         if self._is_ours(kind, name):
             await self._read(kind, name)
         else:
-            self._notify(kind, name)
+            await self._notify(kind, name)
 
     def _is_ours(self, kind: str, name: str) -> bool:
         if kind == TOPICS:

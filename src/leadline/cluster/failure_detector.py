@@ -6,7 +6,7 @@ An attempt ends in one of four ways.
     ANSWERED    the broker runs
     LOCKED      the broker runs, but a login failed on one of both sides: it is not silent. If it were, a password or a
                 certificate that is wrong everywhere would make all brokers stop leading
-    REFUSED     nobody listens at its address: its process has ended. This proves nothing about a broker that has never
+    REFUSED     its address refuses connections: its process has ended. It proves nothing about a broker that has never
                 answered: Kafka's own brokers register before they listen
     LOST        the connection broke, or no answer came in time: this proves nothing by itself
 
@@ -38,7 +38,7 @@ class ProbeOutcome(Enum):
 
 
 class Reachability(Enum):
-    """The state of a broker, as far as attempts to reach it tell."""
+    """The state of a broker, judged by attempts to reach it."""
 
     REACHABLE = "reachable"
     NOT_LISTENING = "not listening"  # it refuses connections, and never answered: it may be starting

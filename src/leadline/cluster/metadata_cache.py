@@ -63,7 +63,7 @@ class MetadataCache:
         self.broker_epoch = NO_BROKER_EPOCH  # of this run of this broker; -1: not registered yet
         self.brokers: dict[BrokerId, BrokerInfo] = {}
         self.suspected: set[BrokerId] = set()  # those that may have ended a moment ago: see PeerMonitor
-        self.is_isolated = False  # other brokers may lead what this one led: see Leadership
+        self.is_isolated = False  # other brokers may lead this broker's partitions: see Leadership
         self.departed: dict[BrokerId, BrokerInfo] = {}  # left a moment ago: see PeerMonitor
         self.controller: BrokerId = NO_CONTROLLER
         self.controller_epoch = 0  # the latest in any request
@@ -96,7 +96,7 @@ class MetadataCache:
         return None if broker is None else broker.endpoints.get(listener)
 
     def may_have_moved(self, partition: CachedPartition) -> bool:
-        """Whether another broker may lead what this one led when it was cut off."""
+        """Whether another broker may lead the partitions that this one led when it was cut off."""
         return self.is_isolated and partition.leader == self.me.id and len(partition.isr) > 1
 
     def learn(self, leaders: Mapping[TopicPartition, LeaderAndReplicas]) -> list[TopicPartition]:
@@ -124,10 +124,12 @@ class MetadataCache:
 
     def check(self, controller_epoch: int, broker_epoch: int) -> None:
         """Checks any request of a controller. StaleBrokerEpoch: it was sent to an earlier run of this broker."""
-        if NO_BROKER_EPOCH != broker_epoch < self.broker_epoch:
-            raise StaleBrokerEpoch(f"broker epoch {broker_epoch} is over; it is {self.broker_epoch}")
+        if broker_epoch != NO_BROKER_EPOCH and broker_epoch < self.broker_epoch:
+            raise StaleBrokerEpoch(f"broker epoch {broker_epoch} is old; the current one is {self.broker_epoch}")
         if controller_epoch < self.controller_epoch:
-            raise StaleControllerEpoch(f"controller epoch {controller_epoch} is over; it is {self.controller_epoch}")
+            raise StaleControllerEpoch(
+                f"controller epoch {controller_epoch} is old; the current one is {self.controller_epoch}"
+            )
         self.controller_epoch = controller_epoch
 
     def update(self, request: UpdateMetadataRequest) -> list[str]:

@@ -27,6 +27,8 @@ from leadline.cluster.broker_client import BrokerClient, PeerLost, probe_outcome
 from leadline.cluster.failure_detector import FailureDetector, MajorityDetector, ProbeOutcome, Reachability
 from leadline.cluster.metadata_cache import Endpoint, MetadataCache
 from leadline.model import BrokerId
+from leadline.runtime.ended_tasks import all_ended
+from leadline.runtime.periodic import kept_running
 from leadline.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
 log = logging.getLogger(__name__)
@@ -93,7 +95,8 @@ class PeerMonitor:
     async def informed(self) -> None:
         """Returns after the first UpdateMetadata, or once INFORMED_S have passed; from then on at once."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._informed.wait(), INFORMED_S)
+            async with asyncio.timeout(INFORMED_S):
+                await self._informed.wait()
         self._informed.set()
 
     async def settled(self, leaders: Callable[[], set[BrokerId]]) -> None:
@@ -154,7 +157,7 @@ class PeerMonitor:
         tasks = [watch.task for watch in self._watches.values()]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await all_ended(*tasks)
 
 
 class _PeerWatch:
@@ -191,20 +194,23 @@ class _PeerWatch:
 
     async def _run(self) -> None:
         try:
-            while True:
-                self._due.clear()
-                verdict = self._judge(await self._probe())
-                has_failed = verdict is Reachability.GONE or (self.is_silent and self._monitor.hears_most)
-                if has_failed and self.broker == self._metadata.controller:
-                    await self._monitor.resign_on_behalf(self.broker)
-                if verdict is not Reachability.REACHABLE:
-                    self._loop.call_later(self._detector.next_retry_s(), self._due.set)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(self._detector.probe_interval_s):
-                        await self._due.wait()
+            await kept_running(self._probe_again_and_again)
         finally:
             self._client.close()
             self._trust()
+
+    async def _probe_again_and_again(self) -> None:
+        while True:
+            self._due.clear()
+            verdict = self._judge(await self._probe())
+            has_failed = verdict is Reachability.GONE or (self.is_silent and self._monitor.hears_most)
+            if has_failed and self.broker == self._metadata.controller:
+                await self._monitor.resign_on_behalf(self.broker)
+            if verdict is not Reachability.REACHABLE:
+                self._loop.call_later(self._detector.next_retry_s(), self._due.set)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._detector.probe_interval_s):
+                    await self._due.wait()
 
     def end(self) -> None:
         """The broker has left the cluster, or has moved to another address."""

@@ -1,1 +1,1 @@
-"""Copies that agree: the leader of a partition, its followers, and what is safe to show."""
+"""Replication: the leader of a partition, its followers, and the high watermark up to which clients may read."""

@@ -36,7 +36,7 @@ class Acknowledgements:
         return bool(self._waits)
 
     def add(self, offset: Offset, deadline_s: float, on_acknowledged: OnAcknowledged) -> None:
-        """Wait until everything below an offset is safe. FOREVER_S: however long it takes."""
+        """Wait until everything below an offset is safe. FOREVER_S: without a time limit."""
         if self._waits is _NO_WAITS:
             self._waits = deque()
         if self._waits and self._waits[-1].offset > offset:  # a late wait for an earlier append
@@ -46,7 +46,7 @@ class Acknowledgements:
             self._waits.append(_Wait(offset, deadline_s, on_acknowledged))
 
     def passed(self, high_watermark: Offset) -> list[OnAcknowledged]:
-        """End the waits for what is safe now."""
+        """End the waits for offsets that are safe now."""
         ended, waits = [], self._waits
         while waits and waits[0].offset <= high_watermark:
             ended.append(waits.popleft().on_acknowledged)

@@ -1,6 +1,6 @@
 """Proposals of an ISR to the controller: AlterPartition, one request at a time.
 
-A proposal that comes while a request is under way goes with the next one. Nobody waits for it: a leader goes by its
+A proposal that comes while a request is under way goes with the next one. No caller waits for it: a leader uses its
 maximal ISR until the answer comes. After an error there is a pause, which spares a controller in trouble.
 """
 
@@ -12,6 +12,7 @@ from leadline.cluster.broker_client import PeerLost
 from leadline.errors import UnknownServerError, WireError
 from leadline.model import BrokerId, TopicId, TopicPartition
 from leadline.replication.partition import LeaderAndIsr, LeaderState, Proposal
+from leadline.runtime.ended_tasks import all_ended
 from leadline.wire.messages import AlterPartitionRequest, AlterPartitionResponse
 
 BY_ID, BY_NAME = 3, 1  # versions of AlterPartition
@@ -28,7 +29,7 @@ class Proposed(NamedTuple):
     proposal: Proposal
 
 
-Decision = LeaderAndIsr | int  # what is so now, or the code of an error
+Decision = LeaderAndIsr | int  # the committed state, or an error code
 Answered = Callable[[TopicPartition, Proposed, Decision], None]
 
 
@@ -55,7 +56,7 @@ class Alterations:
         self._stopped = True
         if self._task is not None:
             self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await all_ended(self._task)
 
     async def _run(self) -> None:
         try:

@@ -6,7 +6,7 @@ If an append raises, nothing has happened to the log.
 import logging
 from typing import NamedTuple, Protocol
 
-from leadline.errors import StorageError, UnexpectedAppendOffset
+from leadline.errors import UnexpectedAppendOffset
 from leadline.log.log import Log
 from leadline.log.log_truncation import LogTruncation
 from leadline.model import BrokerId, Buffer, TopicPartition
@@ -27,7 +27,7 @@ class FetchedReplica(Protocol):
         """There may be more to read."""
 
 
-class Followed(NamedTuple):
+class FollowedPartition(NamedTuple):
     state: FollowerState
     replica: FetchedReplica
 
@@ -37,15 +37,16 @@ class EffectsOnLogs:
 
     def __init__(self, leader: BrokerId, context: ReplicationContext, truncation: LogTruncation) -> None:
         self._leader, self._truncation = leader, truncation
-        self._clock, self._pressure = context.clock, context.pressure
+        self._clock, self._pressure, self._metrics = context.clock, context.pressure, context.topic_metrics
 
-    def apply(self, followed: Followed, effects: FollowerEffects, records: Buffer) -> None:
+    def apply(self, followed: FollowedPartition, effects: FollowerEffects, records: Buffer) -> None:
         """All effects but a truncation. If the append raises, nothing has happened."""
         state, replica = followed
         hosted_log = replica.log
         if effects.append:
             hosted_log.append_as_follower(records)
             self._pressure.appended(hosted_log, len(records))
+            self._metrics.replication_bytes_in += len(records)
         if effects.high_watermark is not None and hosted_log.set_high_watermark(effects.high_watermark):
             replica.wake()
         if effects.log_start is not None:
@@ -53,11 +54,11 @@ class EffectsOnLogs:
         state.settled(hosted_log)
 
     async def truncate_and_apply(
-        self, tp: TopicPartition, followed: Followed, effects: FollowerEffects, records: Buffer
+        self, tp: TopicPartition, followed: FollowedPartition, effects: FollowerEffects, records: Buffer
     ) -> None:
         state, replica = followed
         if replica.log.offline:
-            raise StorageError(f"{tp} is offline here: its log directory failed")
+            replica.log.refuse()
         if effects.warning is not None:
             log.warning("%s, fetched from broker %d: %s", tp, self._leader, effects.warning)
         if effects.start_at is not None or effects.truncate_to is not None:
@@ -69,7 +70,7 @@ class EffectsOnLogs:
             await self.truncate_and_apply(tp, followed, again, records)
             self.apply(followed, effects._replace(append=False), b"")
 
-    async def _truncate(self, tp: TopicPartition, followed: Followed, effects: FollowerEffects) -> None:
+    async def _truncate(self, tp: TopicPartition, followed: FollowedPartition, effects: FollowerEffects) -> None:
         state, replica = followed
         log_end = replica.log.log_end
         if effects.start_at is not None:

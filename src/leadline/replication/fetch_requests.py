@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from leadline.config.replication import ReplicationConfig
 from leadline.model import BrokerId, TopicId, TopicPartition, by_topic
-from leadline.replication.fetch_session import FetchSessionRequest, Forgotten
+from leadline.replication.fetch_session import FetchSessionRequest, ForgottenPartition
 from leadline.replication.follower import AskOffset
 from leadline.wire import follower_fetch
 from leadline.wire.fetch_position import FULL_EPOCH, FetchPosition
@@ -76,7 +76,7 @@ def _fetch_partition(position: FetchPosition) -> FetchRequest.FetchPartition:
     )
 
 
-def _forgotten(gone: Forgotten) -> FetchRequest.ForgottenTopic:
+def _forgotten(gone: ForgottenPartition) -> FetchRequest.ForgottenTopic:
     topic_id = TopicId(bytes=gone.topic_id)
     return FetchRequest.ForgottenTopic(topic=gone.tp.topic, topic_id=topic_id, partitions=[gone.tp.partition])
 

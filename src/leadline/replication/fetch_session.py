@@ -1,4 +1,4 @@
-"""A fetch session on the follower's side: what both sides remember need not be said again.
+"""A fetch session on the follower's side: requests and responses carry only what changed.
 
 A session opens with a full fetch, which names every partition. From then on a request names only those whose position
 changed or that are new, and those to forget; an answer names only those with news. Each request of a session carries
@@ -19,7 +19,7 @@ from leadline.model import TopicPartition
 from leadline.wire.fetch_position import FIRST_EPOCH, FULL_EPOCH, MAX_EPOCH, NO_SESSION, NO_TOPIC_ID, FetchPosition
 
 
-class Forgotten(NamedTuple):
+class ForgottenPartition(NamedTuple):
     tp: TopicPartition
     topic_id: bytes
 
@@ -28,8 +28,8 @@ class FetchSessionRequest(NamedTuple):
     session_id: int
     session_epoch: int
     named: dict[TopicPartition, FetchPosition]  # in this order
-    forgotten: list[Forgotten]
-    replaced: list[Forgotten]  # also named, with another topic id: to be forgotten where ids count, from v13 on
+    forgotten: list[ForgottenPartition]
+    replaced: list[ForgottenPartition]  # also named, with another topic id: forgotten where ids count, from v13 on
     by_id: bool  # all topics have ids: else v12 at most
 
 
@@ -50,13 +50,13 @@ class FetchSession:
         Returns None if there is nothing to fetch and nothing to forget.
         """
         named: dict[TopicPartition, FetchPosition] = {}
-        forgotten: list[Forgotten] = []
-        replaced: list[Forgotten] = []
+        forgotten: list[ForgottenPartition] = []
+        replaced: list[ForgottenPartition] = []
         for tp, new in changes.items():
             old = self.positions.get(tp)
             if new is None:
                 if old is not None:
-                    forgotten.append(Forgotten(tp, old.topic_id))
+                    forgotten.append(ForgottenPartition(tp, old.topic_id))
                     del self.positions[tp]
                     self._nameless.discard(tp)
             elif new != old:
@@ -64,7 +64,7 @@ class FetchSession:
                 if old is None or old.topic_id != new.topic_id:
                     self._learn(tp, new.topic_id)
                     if old is not None and NO_TOPIC_ID not in (old.topic_id, new.topic_id):
-                        replaced.append(Forgotten(tp, old.topic_id))
+                        replaced.append(ForgottenPartition(tp, old.topic_id))
         by_id = not self._nameless
         if self.is_full:
             request = FetchSessionRequest(self.id, self.epoch, dict(self.positions), [], [], by_id)
@@ -98,7 +98,7 @@ class FetchSession:
         fits = None not in answered
         if self.is_full:
             fits = fits and self.positions.keys() <= set(answered)
-            if not answered and throttle_ms > 0:  # told to be slow, and told nothing else
+            if not answered and throttle_ms > 0:  # a throttled response without partitions
                 fits = False
             self.id = session_id if fits else NO_SESSION
             self.epoch = FULL_EPOCH if self.id == NO_SESSION else FIRST_EPOCH

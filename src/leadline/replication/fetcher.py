@@ -1,7 +1,7 @@
 """A fetcher: one task that fetches all partitions that this broker follows from one leader.
 
 One loop does all the work of a broker, so one fetcher for each leader is as fast as several: num.replica.fetchers
-changes nothing. A partition that fails rests or is given up, as `follower` decides; the others go on.
+changes nothing. A partition that fails pauses or is given up, as `follower` decides; the others continue.
 
 A response arrives in one of two places. Both report it to the state with `received`, and apply the effects
 (`effects_on_logs`):
@@ -12,8 +12,8 @@ A response arrives in one of two places. Both report it to the state with `recei
 `_on_response` hands a response over to `_fetch` as a whole when one of its partitions needs the task. `_fetch` then
 skips the partitions that were applied before: their position has moved, so for them the response is an old one.
 
-    a log is changed only under `changing`, or without a wait while nobody holds it: whoever takes a partition away
-    waits until its log is consistent
+    a log is changed only under `changing`, or without a wait while the lock is free: a caller that takes a partition
+    away waits until its log is consistent
     a fetch that waits at the leader is cancelled for a new partition: its leader may have just been elected
     a fetch reports no record that flush.messages wants on disk and that is not there
 """
@@ -25,14 +25,14 @@ from contextlib import suppress
 from functools import partial
 
 from leadline.cluster.broker_client import EncodeRequest, LeaderClient, PeerLost
-from leadline.errors import LogDirFailed, TopicAuthorizationFailed, WireError
+from leadline.errors import LogDirFailed, TopicAuthorizationFailed, UnexpectedAppendOffset, WireError
 from leadline.log.epochs import EpochEnd
 from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs
 from leadline.log.write_pressure import PressureLevel
 from leadline.model import NONE, BrokerId, Buffer, TopicPartition
 from leadline.replication.context import ReplicationContext
-from leadline.replication.effects_on_logs import EffectsOnLogs, Followed
+from leadline.replication.effects_on_logs import EffectsOnLogs, FollowedPartition
 from leadline.replication.fetch_requests import (
     FetchingBroker,
     fast_frame,
@@ -51,6 +51,7 @@ from leadline.replication.follower import (
     next_requests,
 )
 from leadline.replication.throttle import is_named
+from leadline.runtime.ended_tasks import all_ended
 from leadline.wire import follower_fetch
 from leadline.wire.fetch_position import FetchPosition
 from leadline.wire.follower_fetch import FetchedPartition
@@ -62,7 +63,7 @@ log = logging.getLogger(__name__)
 
 YIELD_BYTES = 256 * 1024  # after these, other tasks run
 HELD_BACK_MS = 100  # between two checks of a throttle, or of a flush that takes long
-FLUSH_WAIT_S = 0.5  # for flushes; after that the other partitions go on
+FLUSH_WAIT_S = 0.5  # for flushes; after that the other partitions continue
 ALL_DUE_MS = 5000
 CANCEL_S = 0.02  # delay before a waiting fetch is cancelled: more partitions may come
 FETCH_BY_ID, FETCH_BY_NAME, LIST_OFFSETS = 16, 12, 8  # versions
@@ -82,10 +83,10 @@ class Fetcher:
         dirs: LogDirs,
     ) -> None:
         self.leader, self._me, self._connect = leader, me, connect
-        self._clock, self._pressure, self._config = context.clock, context.pressure, context.config
+        self._clock, self._pressure, self._settings = context.clock, context.pressure, context.settings
         self._throttle = context.throttles.follower
         self._effects = EffectsOnLogs(leader, context, dirs.truncation)
-        self.followed: dict[TopicPartition, Followed] = {}
+        self.followed: dict[TopicPartition, FollowedPartition] = {}
         self._due: dict[TopicPartition, None] = {}  # their position may have changed since the last request
         self._resting: dict[TopicPartition, int] = {}  # until when, in ms
         self._held_back: set[TopicPartition] = set()  # by the throttle, or by a flush
@@ -106,7 +107,7 @@ class Fetcher:
         self._stopped = False
         self._task = asyncio.create_task(self._run(), name=f"fetching from broker {leader}")
 
-    async def follow(self, tp: TopicPartition, followed: Followed, effects: FollowerEffects) -> None:
+    async def follow(self, tp: TopicPartition, followed: FollowedPartition, effects: FollowerEffects) -> None:
         async with self.changing:
             await self._carry_out(tp, followed, effects)
             self.followed[tp] = followed
@@ -137,7 +138,7 @@ class Fetcher:
         async with self.changing:
             self._stopped = True
             self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await all_ended(self._task)
         self._close()
 
     def flush_ended(self) -> None:
@@ -162,7 +163,7 @@ class Fetcher:
                 {tp: self.followed[tp].state for tp, is_fetched in due.items() if is_fetched},
                 {tp: self.followed[tp].replica.log for tp, is_fetched in due.items() if is_fetched},
                 now_ms,
-                self._config.replica_fetch_max_bytes,
+                self._settings.broker.replica_fetch_max_bytes,
             )
             request = self._session.next_request({tp: requests.fetch.get(tp) for tp in due})
             if request is None and not requests.offsets:
@@ -178,6 +179,10 @@ class Fetcher:
                 else:
                     self._lost(requests, str(error))
                     self._close()
+            except Exception as error:
+                log.exception("a bug in fetching from broker %d: restarting all its partitions", self.leader)
+                self._lost(requests, str(error))
+                self._close()
             await self._pressure.room()
 
     async def _wait_for_flushes(self) -> None:
@@ -190,7 +195,7 @@ class Fetcher:
         self._unflushed.clear()
 
     def _take_due(self, now_ms: int) -> dict[TopicPartition, bool]:
-        """The partitions whose position may have changed, and whether they are to be fetched now."""
+        """The partitions whose position may have changed, and whether to fetch them now."""
         rested = [tp for tp, until_ms in self._resting.items() if until_ms <= now_ms]
         due = dict.fromkeys((*self._held_back, *rested, *self._due))
         if now_ms - self._all_due_ms > ALL_DUE_MS:  # log starts change by retention, without a fetch
@@ -204,8 +209,8 @@ class Fetcher:
         self._held_back.discard(tp)
         if (followed := self.followed.get(tp)) is None:
             return False
-        if followed.replica.log.offline:  # what it holds may not be on its disk
-            followed.state.failed("its log directory failed")
+        if followed.replica.log.offline:  # its records may not be on disk
+            followed.state.failed(followed.replica.log.why_offline)
             return False
         if followed.state.rests_until_ms > now_ms:
             self._resting[tp] = followed.state.rests_until_ms
@@ -215,7 +220,7 @@ class Fetcher:
             return False
         return True
 
-    def _is_held_back(self, tp: TopicPartition, followed: Followed, now_ms: int) -> bool:
+    def _is_held_back(self, tp: TopicPartition, followed: FollowedPartition, now_ms: int) -> bool:
         """Whether the throttle holds a partition back. One that has all committed records never is: it is in sync."""
         throttled = followed.replica.log.config.follower_replication_throttled_replicas
         if not throttled or followed.state.is_in_sync:
@@ -244,7 +249,7 @@ class Fetcher:
     async def _ask(self, requests: FollowerRequests, request: FetchSessionRequest | None) -> None:
         if self._client is None:
             self._client = self._connect(self.leader)
-        timeout_s = self._config.replica_socket_timeout_ms / 1000
+        timeout_s = self._settings.broker.replica_socket_timeout_ms / 1000
         if requests.offsets:
             await self._ask_offsets(self._client, requests.offsets, timeout_s)
         if request is not None:
@@ -295,7 +300,7 @@ class Fetcher:
                     await self._received(tp, position, part)
 
     def _report_refusal(self, error_codes: list[int]) -> None:
-        """The leader's authorizer does not take this one for a broker: say so, once."""
+        """Log once that the leader's authorizer does not accept this broker as a broker."""
         if not error_codes:
             return
         is_refused = TopicAuthorizationFailed.code in error_codes
@@ -308,7 +313,7 @@ class Fetcher:
     async def _response_to(self, client: LeaderClient, request: FetchSessionRequest, timeout_s: float) -> FetchResponse:
         if not fits_fast_path(request):
             version = FETCH_BY_ID if request.by_id else FETCH_BY_NAME
-            built = fetch_request(request, self._me(), self._config, self._max_wait_ms())
+            built = fetch_request(request, self._me(), self._settings.broker, self._max_wait_ms())
             return await client.ask(built, FetchResponse, version, timeout_s)
         frame = await client.converse("Fetch", self._next_frame(request), self._on_response, timeout_s)
         try:
@@ -319,15 +324,15 @@ class Fetcher:
     def _max_wait_ms(self) -> int:
         """How long the leader may wait: until a partition has rested, or may be no longer held back."""
         if not self._resting and not self._held_back:
-            return max(self._config.replica_fetch_wait_max_ms, 1)
+            return max(self._settings.broker.replica_fetch_wait_max_ms, 1)
         rests_ms = [end_ms - self._clock.now_ms() for end_ms in self._resting.values()]
         rests_ms += [HELD_BACK_MS] if self._held_back else []
-        return max(min([self._config.replica_fetch_wait_max_ms, *rests_ms]), 1)
+        return max(min([self._settings.broker.replica_fetch_wait_max_ms, *rests_ms]), 1)
 
     # Responses in the socket's callback
 
     def _next_frame(self, request: FetchSessionRequest) -> EncodeRequest:
-        return partial(fast_frame, request, self._me(), self._config, self._max_wait_ms())
+        return partial(fast_frame, request, self._me(), self._settings.broker, self._max_wait_ms())
 
     def _on_response(self, frame: memoryview) -> EncodeRequest | None:
         """Apply a response, and return the next request. None: the task goes over the whole response."""
@@ -370,11 +375,11 @@ class Fetcher:
             return None
         try:
             self._effects.apply(followed, effects, records or b"")
-        except (WireError, LogDirFailed):
+        except (WireError, LogDirFailed, UnexpectedAppendOffset):
             return None
         if records is not None and replica.log.awaits_flush:
             return None
-        position = state.next_request(replica.log, now_ms, self._config.replica_fetch_max_bytes)
+        position = state.next_request(replica.log, now_ms, self._settings.broker.replica_fetch_max_bytes)
         return position if isinstance(position, FetchPosition) else None
 
     # Responses in the task
@@ -401,7 +406,7 @@ class Fetcher:
                 await asyncio.sleep(0)
 
     async def _carry_out(
-        self, tp: TopicPartition, followed: Followed, effects: FollowerEffects, records: Buffer = b""
+        self, tp: TopicPartition, followed: FollowedPartition, effects: FollowerEffects, records: Buffer = b""
     ) -> None:
         """All effects, with a log line if one fails."""
         state = followed.state

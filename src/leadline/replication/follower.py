@@ -1,4 +1,4 @@
-"""A partition on a follower: what to fetch from its leader, and what follows from the answer.
+"""A partition on a follower: what to fetch from its leader, and what to do with the response.
 
 A follower's log becomes its leader's, byte for byte. It may hold records that the leader never had. Each fetch names
 the epoch of the follower's last record, and if the logs diverge the leader answers where that epoch ends. The follower
@@ -66,7 +66,7 @@ class AskOffset(NamedTuple):
 
 
 class FetchAnswer(NamedTuple):
-    """What a leader says to a fetch, but for the records themselves."""
+    """A leader's response to a fetch, without the records."""
 
     error_code: int = NONE
     high_watermark: Offset = UNDEFINED
@@ -78,12 +78,12 @@ class FetchAnswer(NamedTuple):
 class FollowerEffects(NamedTuple):
     """What must happen, top to bottom."""
 
-    warning: str | None = None  # records go that were safe: say so
+    warning: str | None = None  # committed records are removed: log it
     start_at: Offset | None = None  # drop everything; the next record gets this offset
     truncate_to: Offset | None = None
-    append: bool = False  # the records of the answer, as they are
+    append: bool = False  # the records of the response, unchanged
     high_watermark: Offset | None = None  # the leader's; ours as far as our log reaches
-    log_start: Offset | None = None  # the leader's: delete what lies below
+    log_start: Offset | None = None  # the leader's: delete records below it
 
 
 NOTHING = FollowerEffects()
@@ -111,7 +111,7 @@ class FollowerState:
         return UNDEFINED < self.leader_high_watermark <= self.offset
 
     def continues(self, leader_epoch: LeaderEpoch) -> bool:
-        """Whether it goes on as it is, now that the controller has named this epoch."""
+        """Whether it continues unchanged, now that the controller has named this epoch."""
         return self.leader_epoch == leader_epoch and self.state is not FetchState.FAILED
 
     # Asking
@@ -137,7 +137,7 @@ class FollowerState:
     def received(self, position: FetchPosition, answer: FetchAnswer, log: OwnLog, now_ms: int) -> FollowerEffects:
         """The leader's answer to a fetch."""
         if not self._still_asks(position, now_ms):
-            return NOTHING  # something else happened meanwhile
+            return NOTHING  # the partition changed in the meantime
         if answer.error_code == OffsetOutOfRange.code:
             self._enter(FetchState.ENDS_ELSEWHERE)
             return NOTHING
@@ -185,7 +185,7 @@ class FollowerState:
     def overlapped(self, first: Offset, last: Offset, log: OwnLog) -> FollowerEffects:
         """The records of an answer start below our log's end. Well, if it is the first batch, cut by a deletion.
 
-        What the answer said besides is still to be done, behind this.
+        Other effects of the response still have to be carried out, after this one.
         """
         if log.log_start == log.log_end and first < log.log_end <= last:
             return FollowerEffects(start_at=first, append=True)
@@ -203,7 +203,7 @@ class FollowerState:
         self.why = why
 
     def append_failed(self, error: Exception, now_ms: int) -> None:
-        """Broken records may be better next time, and what was short may be there; anything else will not."""
+        """Retry corrupt records and shortages only. Any other error stays."""
         if isinstance(error, CorruptMessage | InvalidRecord | ResourceExhausted):
             self._rest(str(error), now_ms)
         else:
@@ -241,7 +241,7 @@ def follow(
     partition: int = 0,
     backoff_ms: int = BACKOFF_MS,
 ) -> tuple[FollowerState, FollowerEffects]:
-    """The controller decided who leads: the state to begin with, and what must be done first.
+    """The controller named a leader. Returns the state to begin with, and what must be done first.
 
     There is no OffsetForLeaderEpoch before the first fetch. The leader reports in its answers where the logs diverge,
     as Kafka's leaders do from inter.broker.protocol.version 2.7 on.
@@ -258,7 +258,7 @@ def follow(
 
 
 class FollowerRequests(NamedTuple):
-    """What to send to one leader. Who made progress is to move to the end of the partitions, so that all get a turn."""
+    """The partitions to fetch from one leader. The caller moves those that made progress to the end, for fairness."""
 
     fetch: dict[TopicPartition, FetchPosition]
     offsets: dict[TopicPartition, AskOffset]
@@ -284,13 +284,13 @@ def _latest(log: OwnLog) -> LeaderEpoch:
 
 
 def _agreed(end: EpochEnd, log: OwnLog) -> Offset:
-    """Up to where both logs may agree, now that the leader told where an epoch ends."""
+    """The offset up to which both logs may agree, given the leader's end of an epoch."""
     if end.end_offset < 0:  # the leader does not know it either
         return log.log_end
     own = log.epochs.end_of(end.epoch, log.log_end)
     if own is None:  # we never kept epochs as old as that
         return min(end.end_offset, log.log_end)
-    if own.epoch != end.epoch:  # we have an older one only: the next answer of the leader tells where that ends
+    if own.epoch != end.epoch:  # we have an older one only: the leader's next response has its end
         return min(own.end_offset, log.log_end)
     return min(own.end_offset, end.end_offset, log.log_end)
 

@@ -1,10 +1,10 @@
-"""The recent history of a partition on this broker, for a person who asks why it is as it is.
+"""The recent history of a partition on this broker: it explains the current state to a person.
 
 It is kept in memory as long as the broker has the partition: the last KEPT events of each kind, so that an ISR that
 often changes does not push out the truncation of an hour ago. Offsets are the broker's own. It does not know about
 elections before its first command from the controller.
 
-Pure: keeps what it is given.
+Pure: keeps events.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class Election(NamedTuple):
 
     at_ms: int
     epoch: LeaderEpoch
-    leader: BrokerId  # -1: nobody
+    leader: BrokerId  # -1: none
     isr: tuple[BrokerId, ...]
     log_end: Offset  # here, at that time
     unclean: bool  # the leader was not in sync: it may lack records that were acknowledged

@@ -1,8 +1,8 @@
-"""A partition on this broker: its log, what this broker is to it, and who waits for it.
+"""A partition on this broker: its log, the broker's role, and the requests that wait for it.
 
-A shell: it does to the log what it is asked to do, reports that to the pure state, and carries out the effects.
+A shell: it changes the log, reports that to the pure state, and carries out the effects.
 
-    a partition is led, or followed, or neither while nobody leads it; `epoch` is the latest that the controller named
+    a partition is led, or followed, or neither while it has no leader; `epoch` is the latest that the controller named
     nothing in here calls a request handler: waiting requests are completed through `DeferredCompletions` alone
 """
 
@@ -15,7 +15,6 @@ from leadline.errors import (
     NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
     RequestTimedOut,
-    StorageError,
     WireError,
 )
 from leadline.log.log import AppendResult, Log
@@ -67,6 +66,7 @@ class HostedPartition:
         self.is_fenced = False  # led here as far as this broker knows, but another may lead it: see `fence`
         self.on_flushed: Callable[[], None] = no_fetcher
         self.history = History()
+        self.topic_metrics = context.topic_metrics.of(log.tp.topic)
         self._context, self._alterations = context, alterations
         self._clock, self.completions, self._pressure = context.clock, context.completions, context.pressure
         self._expiry: asyncio.TimerHandle | None = None  # of the first acknowledgement that times out
@@ -75,7 +75,7 @@ class HostedPartition:
         log.on_durable = self.flushed
 
     def watchers(self, *, of_log_end: bool) -> OrderedSet[Watcher]:
-        """For one more to be added. A partition that nobody reads has no sets of its own."""
+        """The set that a new watcher joins. A partition that no client reads has no sets of its own."""
         if of_log_end:
             if isinstance(self.follower_watchers, frozenset):
                 self.follower_watchers = OrderedSet()
@@ -108,13 +108,17 @@ class HostedPartition:
         if self.is_switching or self.is_fenced:
             self._refuse_append()
         if leader.followers and (acks == ACKS_ALL or origin is AppendOrigin.COORDINATOR):
-            if self._context.is_stopping:  # nobody would hear that the others have it
+            if self._context.is_stopping:  # no fetch would report that the others have it
                 raise NotLeaderOrFollower(f"{hosted_log.tp} is no longer led here: this broker stops")
             leader.min_isr = hosted_log.config.min_insync_replicas
             leader.check_in_sync()
         watchers = self.follower_watchers
         recent = self.completions.recent if watchers and self._is_awaited() else None
         appended = hosted_log.append_as_leader(batch, leader.epoch, origin, verified, recent, content)
+        metrics = self.topic_metrics
+        metrics.produce_requests += 1
+        metrics.bytes_in += len(batch)
+        metrics.messages_in += appended.last_offset - appended.first_offset + 1
         if leader.followers:
             effects = leader.appended(hosted_log.log_end, hosted_log.last_append_ms, hosted_log.durable_end)
             if effects is not NOTHING:
@@ -129,7 +133,7 @@ class HostedPartition:
 
     def _refuse_append(self) -> None:
         if self.is_switching:
-            raise NotLeaderOrFollower(f"{self.log.tp} is being handed over to another log directory: try again")
+            raise NotLeaderOrFollower(f"{self.log.tp} is being moved to another log directory: try again")
         raise NotLeaderOrFollower(f"{self.log.tp} may be led by another broker: this one is cut off")
 
     def _is_awaited(self) -> bool:
@@ -177,7 +181,7 @@ class HostedPartition:
                 LogOffsets(hosted_log.high_watermark, hosted_log.log_end, hosted_log.durable_end),
                 now_ms,
                 self._context.brokers,
-                IsrLimits(hosted_log.config.min_insync_replicas, self._context.config.replica_lag_time_max_ms),
+                IsrLimits(hosted_log.config.min_insync_replicas, self._context.settings.broker.replica_lag_time_max_ms),
             )
             effects = leader.appended(hosted_log.log_end, now_ms, hosted_log.durable_end)
         else:
@@ -196,7 +200,7 @@ class HostedPartition:
     def fence(self) -> None:
         """Another broker may lead it: clients are refused until `unfence`, followers are not.
 
-        A partition that is in sync here alone is led by this broker or by nobody.
+        A partition whose ISR is this broker alone is led by this broker or has no leader.
         """
         if self.leader_state is not None and len(self.leader_state.maximal_isr) > 1 and not self.is_fenced:
             self.is_fenced = True
@@ -226,14 +230,17 @@ class HostedPartition:
             effects = leader.isr_altered(proposed.proposal, decision, now_ms)
             if leader.isr is decision.isr:
                 self.history.altered(proposed.proposal, before, decision, now_ms)
-            log.debug("%s: in sync are %s", self.log.tp, list(leader.isr))
+                self._context.isr_expands += len(decision.isr) > len(before)
+                self._context.isr_shrinks += len(decision.isr) < len(before)
+            log.debug("%s: the ISR is now %s", self.log.tp, list(leader.isr))
         else:
+            self._context.failed_isr_updates += 1
             effects = leader.alter_refused(proposed.proposal, decision, now_ms)
         _mark(self.follower_watchers)  # a follower outside the ISR may be where it could join
         self._carry_out(effects)
 
     def is_throttled(self) -> bool:
-        """Whether the bytes that followers fetch of it count against the leader's throttle."""
+        """Whether the leader's throttle counts the bytes that followers fetch from it."""
         replicas = self.log.config.leader_replication_throttled_replicas
         return is_named(replicas, self.log.tp.partition, self._context.me)
 
@@ -250,7 +257,7 @@ class HostedPartition:
             assert self.leader_state is not None
             if effects.why is not None:
                 isr = list(effects.alter_isr.proposed.isr)
-                log.info("%s: %s should be in sync: %s", self.log.tp, isr, effects.why)
+                log.info("%s: proposing ISR %s: %s", self.log.tp, isr, effects.why)
             self.history.proposed(effects.alter_isr, effects.why)
             proposed = Proposed(self.leader_state, self.log.topic_id, effects.alter_isr)
             self._alterations.propose(self.log.tp, proposed)
@@ -337,7 +344,7 @@ class HostedPartition:
             self._expire_at(deadline_s)
 
     def once_flushed(self, offset: Offset, on_flushed: OnAcknowledged) -> None:
-        """Call back when everything below an offset is durable here, however long it takes, as in Kafka.
+        """Call back when everything below an offset is durable here, without a time limit, as in Kafka.
 
         NotLeaderOrFollower once another leads, StorageError if the disk fails.
         """
@@ -374,7 +381,7 @@ class HostedPartition:
         self._expire_at(self.acknowledgements.next_deadline_s)
 
     def dismiss(self, error: WireError) -> None:
-        """What is waited for will not happen here."""
+        """Fail all waits: their condition can no longer be met here."""
         dismissed = [*self.flushes.dismissed(), *self.acknowledgements.dismissed()]
         if dismissed:
             self.completions.acknowledge(dismissed, error)
@@ -410,7 +417,7 @@ class HostedPartition:
                 if self._context.is_stopping or self.leader_state is not leader:
                     raise NotLeaderOrFollower(f"{self.log.tp} is no longer led here")
                 if self.log.offline:
-                    raise StorageError(f"{self.log.tp} is offline here: its log directory failed")
+                    self.log.refuse()
                 await changed.wait()
                 changed.clear()
         finally:
@@ -418,7 +425,7 @@ class HostedPartition:
 
 
 def _mark(watchers: Iterable[Watcher]) -> None:
-    """Something changed that is worth no answer by itself, and goes with the next one."""
+    """Mark a change that the next response carries. It completes no fetch by itself."""
     for watcher in watchers:
         watcher.fetch.fresh[watcher.key] = None
 

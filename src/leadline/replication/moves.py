@@ -17,6 +17,7 @@ from leadline.log.log_dirs import LogDirs
 from leadline.model import TopicPartition
 from leadline.replication.context import ReplicationContext
 from leadline.replication.hosted_partition import HostedPartition
+from leadline.runtime.ended_tasks import all_ended
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ HELD_BACK_S = 0.1  # between two checks of the throttle
 
 
 class Standstill(Protocol):
-    """Stops everything that writes to the log of a partition, truncates it, or decides who leads."""
+    """Stops everything that writes to the log of a partition, truncates it, or changes its leader."""
 
     def __call__(self, hosted: HostedPartition, /) -> AbstractAsyncContextManager[None]: ...
 
@@ -66,7 +67,7 @@ class LogDirMoves:
                 await self._cancel(tp, hosted, before)
             if hosted.log.parent != path:
                 await self._copy_and_switch(hosted, path)
-                log.info("%s lies in %s now", tp, path)
+                log.info("moved %s to %s", tp, path)
         except (LogDirFailed, WireError, OSError) as error:
             log.error("%s could not be moved to %s: %s", tp, path, error)
         finally:
@@ -92,7 +93,7 @@ class LogDirMoves:
             while _copy(source, target):
                 pass
             target.set_high_watermark(source.high_watermark)
-            if target.log_start < source.log_start:  # records deleted meanwhile must not come back
+            if target.log_start < source.log_start:  # records deleted in the meantime must not come back
                 target.delete_records(source.log_start)
             await dirs.replace_with_future(source.tp, switched)
 
@@ -108,7 +109,7 @@ class LogDirMoves:
             await asyncio.sleep(0)  # let other tasks run
 
     def resume(self, tp: TopicPartition) -> None:
-        """Go on with a move that was under way when the broker last stopped."""
+        """Continue a move that was under way when the broker last stopped."""
         if tp in self._dirs.future:
             self.move(tp, self._dirs.future[tp].parent)
 
@@ -123,7 +124,7 @@ class LogDirMoves:
             await self._dirs.deletion.delete(tp, future=True)
 
     async def stop(self) -> None:
-        """End all moves. Their copies stay: `resume` goes on with them after the next start."""
+        """End all moves. Their copies stay: `resume` continues them after the next start."""
         await asyncio.gather(*(_end(self._hosted[tp], move) for tp, move in self._moves.items()))
 
 
@@ -131,7 +132,7 @@ async def _end(hosted: HostedPartition, move: Move) -> None:
     """Cancel a move, unless it is about to end: half-way through, only one of two names is changed."""
     if not hosted.is_switching:
         move.task.cancel()
-    await asyncio.gather(move.task, return_exceptions=True)
+    await all_ended(move.task)
 
 
 def _copy(source: Log, target: Log) -> int:

@@ -1,14 +1,14 @@
 """A partition on its leader: which replica has which records, which are in sync, and the high watermark.
 
-The controller decides about the in-sync replicas (ISR): a leader proposes, and goes on with the committed ISR. While a
+The controller decides about the in-sync replicas (ISR): a leader proposes, and uses the committed ISR until then. If a
 proposal is under way the leader does not know the controller's ISR. The high watermark then goes by the maximal ISR:
 all replicas that are committed or proposed. A broader set is always safe, a narrower one is not.
 
     the high watermark is the smallest log end among the maximal ISR and those about to join it; of the leader itself
-    its durable end counts, which is where its log ends but for records that flush.messages wants on disk first
+    its durable end counts: its log end, without records that flush.messages requires on disk first
     it never goes back within an epoch, and stands still below min.insync.replicas
-    about to join is a replica that fetches and keeps up, in this epoch, on a broker that may join for all we know
-    whatever ends that wait moves the high watermark at once: a departure, a refusal, time
+    a replica is about to join if it fetches and keeps up, in this epoch, on a broker that may join
+    a departure, a refusal or a timeout ends that wait, and the high watermark moves at once
     one proposal at a time; an answer counts only while its proposal stands
 
 Pure: decides over offsets and times, and returns what must be done.
@@ -74,7 +74,7 @@ class Refusal(Enum):
 
     FORGET = "it was not applied, now or ever: propose something else when there is reason to"
     AWAIT = "our state is old: keep to the maximal ISR until the controller decides"
-    RETRY = "nobody knows whether it was applied: ask again"
+    RETRY = "it is unknown whether it was applied: ask again"
 
 
 AFTER_REFUSAL: dict[int, Refusal] = {
@@ -111,7 +111,7 @@ class FollowerProgress:
     caught_up_ms: int = 0  # latest time at which it held everything that the leader then had
     broker_epoch: int | None = None  # of the process that fetched; None: none has yet
     last_contact: LastContact | None = None  # while it stays where it was: see `left_behind`
-    is_refused: bool = False  # the controller did not let this process join, and has not said anything new since
+    is_refused: bool = False  # the controller refused this process, and has made no decision since
 
     def fetched(self, offset: Offset, log_start: Offset, leader_end: Offset, now_ms: int, broker_epoch: int) -> None:
         """Caught up now if it asks from the leader's end on; as of its last fetch if from where that end then was."""
@@ -129,18 +129,18 @@ class FollowerProgress:
         return self.log_end == leader_end or now_ms - self.caught_up_ms <= lag_ms
 
     def left_behind(self) -> None:
-        """The leader appends, and it held everything until then: that was so when it was last heard."""
+        """The leader appends to a log that it held whole: it was caught up at its last fetch."""
         if self.last_contact is not None:
             self.caught_up_ms = max(self.caught_up_ms, self.last_contact.last_ms)
 
     def epoch_began(self, leader_end: Offset, now_ms: int, *, in_sync: bool) -> None:
-        """The same leader was elected again. Who is not in sync does not hold it back, nor joins before it fetches."""
+        """The same leader was elected again. Replicas outside the ISR neither delay it nor join before fetching."""
         self.forget()
         self.leader_end = leader_end
         self.fetched_ms = self.caught_up_ms = now_ms if in_sync else 0
 
     def forget(self) -> None:
-        """What it said does not count any longer, but for what it has: it is to fetch again before it may join."""
+        """Keep its log end only. It must fetch again before it may join the ISR."""
         self.last_contact, self.is_refused = None, False
         self.fetched_ms = self.caught_up_ms = 0
 
@@ -190,17 +190,17 @@ class LeaderState:
 
     @property
     def maximal_isr(self) -> tuple[BrokerId, ...]:
-        """All that may be in sync for all we know; a proposal to shrink frees nobody before it is committed."""
+        """All replicas that may be in sync. A proposal to shrink removes none before it is committed."""
         if self.pending is None:
             return self.isr
         return self.isr + tuple(replica for replica in self.pending.proposed.isr if replica not in self.isr)
 
     @property
     def needed_in_sync(self) -> int:
-        """min.insync.replicas, as far as there are so many replicas at all."""
+        """min.insync.replicas, at most the number of replicas."""
         return min(self.min_isr, len(self.followers) + 1)
 
-    # What happens to the records
+    # Appends, fetches and deletions
 
     def appended(self, log_end: Offset, now_ms: int, durable_end: Offset | None = None) -> LeaderEffects:
         """The leader's own log ends here now. `durable_end`: see `flushed`; None: nothing waits for a flush."""
@@ -227,7 +227,7 @@ class LeaderState:
         return self._advanced(now_ms)
 
     def follower(self, replica: BrokerId, epoch: LeaderEpoch = NO_EPOCH) -> FollowerProgress:
-        """One that may fetch as a follower. `epoch`: what it believes; ours already, if it told one."""
+        """A replica that may fetch as a follower. `epoch`: the one that it names, already checked against ours."""
         follower = self.followers.get(replica)
         if follower is not None:
             return follower
@@ -245,7 +245,7 @@ class LeaderState:
     ) -> LeaderEffects:
         """A follower holds everything below an offset. Not for a fetch that was answered with a diverging epoch."""
         follower = self.follower(replica)
-        if ANY_EPOCH != broker_epoch < self.brokers.get(replica, ANY_EPOCH):
+        if broker_epoch != ANY_EPOCH and broker_epoch < self.brokers.get(replica, ANY_EPOCH):
             raise NotLeaderOrFollower(
                 f"replica {replica} fetched with broker epoch {broker_epoch}; it is {self.brokers[replica]}"
             )
@@ -274,7 +274,7 @@ class LeaderState:
         return safe
 
     def _is_joining(self, replica: BrokerId, follower: FollowerProgress, now_ms: int) -> bool:
-        """One that keeps up is waited for: with the high watermark always ahead of it, it could never join."""
+        """A replica that keeps up is waited for: with the high watermark always ahead of it, it could never join."""
         if follower.is_refused or not self._may_join(replica, follower):
             return False
         return follower.is_caught_up(self.log_end, now_ms, self.lag_ms)
@@ -284,7 +284,7 @@ class LeaderState:
         epoch = self.brokers.get(replica)
         return epoch is not None and (epoch == ANY_EPOCH or follower.broker_epoch in (ANY_EPOCH, epoch))
 
-    # What is in sync
+    # The ISR
 
     def _expansion(self, replica: BrokerId, follower: FollowerProgress) -> Proposal | None:
         if self.pending is not None or replica in self.isr or not self._may_join(replica, follower):
@@ -349,9 +349,9 @@ class LeaderState:
         return ANY_EPOCH if follower is None or follower.broker_epoch is None else follower.broker_epoch
 
     def isr_altered(self, proposal: Proposal, decision: LeaderAndIsr, now_ms: int) -> LeaderEffects:
-        """The controller's answer to a proposal: the one that was handed out, not one that looks the same."""
+        """The controller's answer to a proposal: that very object, not an equal one."""
         if proposal is not self.pending:
-            return NOTHING  # something else was decided meanwhile
+            return NOTHING  # another decision came first
         self._in_flight = False
         if decision.leader_epoch != self.epoch or decision.partition_epoch < self.partition_epoch:
             return NOTHING
@@ -380,7 +380,7 @@ class LeaderState:
         return self._advanced(now_ms)
 
     def decided(self, decision: LeaderAndIsr, replicas: tuple[BrokerId, ...], now_ms: int) -> LeaderEffects:
-        """The controller decided that this broker goes on leading: other replicas, another ISR, perhaps a new epoch."""
+        """The controller keeps this broker as leader, with other replicas, another ISR, perhaps a new epoch."""
         if decision.partition_epoch < self.partition_epoch or decision.leader_epoch < self.epoch:
             return NOTHING
         is_repeated = (decision.leader_epoch, decision.partition_epoch) == (self.epoch, self.partition_epoch)
@@ -400,10 +400,10 @@ class LeaderState:
         advance_to = self._advance(now_ms)
         return NOTHING if advance_to is None else LeaderEffects(advance_to=advance_to)
 
-    # What clients wait for
+    # Waits of clients
 
     def is_safe(self, offset: Offset) -> bool:
-        """Whether everything below an offset is on all in-sync replicas: what acks=all waits for."""
+        """Whether all in-sync replicas have everything below an offset: acks=all waits for it."""
         return self.high_watermark >= offset
 
     def check_in_sync(self) -> None:
@@ -412,15 +412,15 @@ class LeaderState:
             raise NotEnoughReplicas(self._too_few(self.isr))
 
     def too_few_in_sync(self) -> NotEnoughReplicasAfterAppend | None:
-        """What is below the high watermark may be on fewer replicas than it should. None: it is on enough."""
+        """Why records below the high watermark may be on too few replicas. None: they are on enough."""
         if len(self.maximal_isr) < self.needed_in_sync:
             return NotEnoughReplicasAfterAppend(self._too_few(self.maximal_isr))
         return None
 
     def _too_few(self, in_sync: tuple[BrokerId, ...]) -> str:
-        return f"in sync are {sorted(in_sync)}, fewer than min.insync.replicas={self.min_isr}"
+        return f"the ISR is {sorted(in_sync)}, smaller than min.insync.replicas={self.min_isr}"
 
     def low_watermark(self, log_start: Offset) -> Offset:
-        """Below it no living replica holds a record any longer: what a deletion of records waits for."""
+        """The offset below which no live replica has records: a deletion of records waits for it."""
         starts = (follower.log_start for replica, follower in self.followers.items() if replica in self.brokers)
         return min([log_start, *starts])

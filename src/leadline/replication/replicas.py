@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 
 from leadline.cluster.broker_client import LeaderClient, PeerLost
-from leadline.config.replication import ReplicationConfig
+from leadline.config.live_settings import LiveSettings
 from leadline.errors import (
     FencedLeaderEpoch,
     LogDirFailed,
@@ -29,7 +29,7 @@ from leadline.log.write_pressure import WritePressure, start_writeback
 from leadline.model import NO_EPOCH, NO_LEADER, BrokerId, Buffer, LeaderEpoch, Offset, TopicId, TopicPartition
 from leadline.replication.alterations import Alterations, Decision, Proposed, SendAlterPartition, no_controller
 from leadline.replication.context import ReplicationContext
-from leadline.replication.effects_on_logs import Followed
+from leadline.replication.effects_on_logs import FollowedPartition
 from leadline.replication.fetch_requests import FetchingBroker
 from leadline.replication.fetcher import Fetcher
 from leadline.replication.follower import follow
@@ -38,6 +38,8 @@ from leadline.replication.moves import LogDirMoves
 from leadline.replication.partition import LeaderAndIsr
 from leadline.replication.replica_tasks import ReplicaTasks
 from leadline.runtime.deferred_completions import DeferredCompletions
+from leadline.runtime.garbage import LongLivedObjects
+from leadline.runtime.turns import over_turns
 from leadline.wire.fetch_position import NO_TOPIC_ID
 
 log = logging.getLogger(__name__)
@@ -52,30 +54,30 @@ class Replicas:
         self,
         dirs: LogDirs,
         me: BrokerId,
-        config: ReplicationConfig | None = None,
+        settings: LiveSettings,
         connect: Callable[[BrokerId], LeaderClient] | None = None,
         alter: SendAlterPartition = no_controller,
         completions: DeferredCompletions | None = None,
+        exists: Callable[[TopicPartition], bool] = lambda _: False,
     ) -> None:
+        """`exists`: whether a partition exists on any broker, as far as this one knows."""
         pressure = WritePressure(partial(start_writeback, dirs.files, dirs.clock))
-        self.context = ReplicationContext(
-            me, dirs.clock, config or ReplicationConfig(), completions or DeferredCompletions(), pressure
-        )
-        self.me, self.dirs = me, dirs
+        self.context = ReplicationContext(me, dirs.clock, settings, completions or DeferredCompletions(), pressure)
+        self.me, self.dirs, self._exists = me, dirs, exists
         self.completions, self.pressure = self.context.completions, self.context.pressure
         self.throttles = self.context.throttles
         self.hosted: dict[TopicPartition, HostedPartition] = {}
-        self.exists: Callable[[TopicPartition], bool] = lambda _: False  # on any broker, as far as this one knows
         self.on_lead: list[Callable[[TopicPartition, HostedPartition], None]] = []  # leadership of a partition begins
         self.on_drop: list[Callable[[TopicPartition], None]] = []  # and ends
         self.is_leaving = False  # a controlled shutdown: this broker follows nothing that it would have to join
         self.alterations = Alterations(me, alter, self._isr_answered)
         self.moves = LogDirMoves(dirs, self.hosted, self.context, self._standstill)
-        self.tasks = ReplicaTasks(self.hosted, dirs, self.context.config)
+        self.tasks = ReplicaTasks(self.hosted, dirs, settings)
         self._connect = connect or _nowhere
         self._fetchers: dict[BrokerId, Fetcher] = {}
         self._deciding = asyncio.Lock()
-        dirs.on_offline.append(self._dir_failed)
+        self._long_lived = LongLivedObjects()
+        dirs.on_offline.append(self._logs_offline)
 
     @property
     def is_stopping(self) -> bool:
@@ -135,12 +137,12 @@ class Replicas:
             hosted.epoch,
             topic_id=NO_TOPIC_ID if topic_id is None else topic_id.bytes,
             partition=tp.partition,
-            backoff_ms=self.context.config.replica_fetch_backoff_ms,
+            backoff_ms=self.context.settings.broker.replica_fetch_backoff_ms,
         )
         self._start_tasks()
         fetcher = self._fetcher(hosted.leader_id)
         hosted.on_flushed = fetcher.flush_ended
-        await fetcher.follow(tp, Followed(hosted.follower_state, hosted), effects)
+        await fetcher.follow(tp, FollowedPartition(hosted.follower_state, hosted), effects)
 
     def _start_tasks(self) -> None:
         if not self.is_stopping:
@@ -148,18 +150,19 @@ class Replicas:
 
     async def _hold(self, tp: TopicPartition, topic_id: TopicId | None, epoch: LeaderEpoch) -> HostedPartition:
         if self.is_stopping:
-            raise NotLeaderOrFollower(f"{tp} is neither led nor followed here any longer: this broker stops")
+            raise NotLeaderOrFollower(f"{tp} is no longer led or followed here: this broker is stopping")
         hosted = self.hosted.get(tp)
         if hosted is not None:
             if epoch < hosted.epoch:
-                raise StaleControllerEpoch(f"leader epoch {epoch} of {tp} is over; it is {hosted.epoch}")
+                raise StaleControllerEpoch(f"leader epoch {epoch} of {tp} is old; the current one is {hosted.epoch}")
             if hosted.log.offline:
-                raise StorageError(f"{tp} is offline here: its log directory failed")
+                hosted.log.refuse()
         hosted_log = await self.dirs.create(tp, topic_id)
         if hosted is None:
             # A crash may have lost records that the replica that moves has copied already.
             await self.dirs.truncation.truncate_future_to(tp, hosted_log.log_end)
             hosted = self.hosted[tp] = HostedPartition(hosted_log, self.context, self.alterations)
+            self._long_lived.created()
         return hosted
 
     def _fetcher(self, leader: BrokerId) -> Fetcher:
@@ -185,20 +188,33 @@ class Replicas:
             for on_drop in self.on_drop:
                 on_drop(tp)
 
-    async def drop(self, tp: TopicPartition) -> None:
-        """Give a partition up and delete its log. LogDirFailed if the disk fails."""
+    async def drop(self, *tps: TopicPartition) -> set[TopicPartition]:
+        """Give partitions up and delete their logs. Returns those for which the disk failed or a resource was short."""
         async with self._deciding:
-            await self._release(tp)
-            if tp in self.dirs.logs:  # not if its directory failed
-                await self.dirs.deletion.delete(tp)
-            else:
+            failed = await self._release_all(tps)
+            remaining = [tp for tp in tps if tp not in failed]
+            logs = [tp for tp in remaining if tp in self.dirs.logs]  # not if its directory failed
+            for tp in (tp for tp in remaining if tp not in self.dirs.logs):
                 self.dirs.uncreated.pop(tp, None)
-                await self.dirs.deletion.delete_offline(tp)
+                try:
+                    await self.dirs.deletion.delete_offline(tp)
+                except (LogDirFailed, StorageError):
+                    failed.add(tp)
+            return failed | await self.dirs.deletion.delete_all(logs)
 
-    async def release(self, tp: TopicPartition) -> None:
-        """Give a partition up, but keep its log."""
+    async def release(self, *tps: TopicPartition) -> set[TopicPartition]:
+        """Give partitions up, but keep their logs. Returns those for which the disk failed or a resource was short."""
         async with self._deciding:
-            await self._release(tp)
+            return await self._release_all(tps)
+
+    async def _release_all(self, tps: Iterable[TopicPartition]) -> set[TopicPartition]:
+        failed: set[TopicPartition] = set()
+        async for tp in over_turns(tps):
+            try:
+                await self._release(tp)
+            except (LogDirFailed, StorageError):
+                failed.add(tp)
+        return failed
 
     async def _release(self, tp: TopicPartition) -> None:
         hosted = self.hosted.pop(tp, None)
@@ -209,7 +225,7 @@ class Replicas:
         await self.moves.cancel(tp, hosted)
 
     async def stop(self) -> None:
-        """End all waits, fetches and moves. Moves go on after the next start.
+        """End all waits, fetches and moves. Moves continue after the next start.
 
         Produces that wait for a flush are answered first: flushes end soon.
         """
@@ -234,10 +250,10 @@ class Replicas:
                 while any(log.durable_end < end and log.awaits_flush for log, end in due):  # noqa: ASYNC110  at the end
                     await asyncio.sleep(FLUSH_CHECK_S)
 
-    # What this broker learns without the controller
+    # News that does not come from the controller
 
     def superseded(self, tp: TopicPartition, leader: BrokerId, epoch: LeaderEpoch) -> None:
-        """Another broker leads a partition, in a later epoch. The controller says more once it reaches this broker."""
+        """Another broker leads a partition, in a later epoch. Details follow from the controller."""
         hosted = self.hosted.get(tp)
         if hosted is not None and hosted.leader_state is not None and epoch > hosted.leader_state.epoch:
             log.warning("%s is led by broker %d in epoch %d: this broker leads it no longer", tp, leader, epoch)
@@ -245,7 +261,7 @@ class Replicas:
             hosted.leader_id = leader
 
     def fence(self) -> None:
-        """Another broker may lead what this one leads, as far as others are in sync with it."""
+        """Another broker may lead this broker's partitions, if their ISR has other brokers."""
         for hosted in self.hosted.values():
             hosted.fence()
 
@@ -266,10 +282,11 @@ class Replicas:
         if (hosted := self.hosted.get(tp)) is not None:
             hosted.isr_answered(proposed, decision)
 
-    def _dir_failed(self, failure: LogDirFailed, gone: list[TopicPartition]) -> None:
+    def _logs_offline(self, gone: list[TopicPartition]) -> None:
         for tp in gone:
             if (hosted := self.hosted.get(tp)) is not None:
-                hosted.dismiss(StorageError(f"{tp} is offline here: its log directory failed"))
+                hosted.dismiss(StorageError(hosted.log.why_offline))
+                self._resign(tp, hosted)
                 hosted.on_flushed()
 
     # Requests of clients and followers
@@ -279,15 +296,15 @@ class Replicas:
         hosted = self.hosted.get(tp)
         if hosted is None:
             self.dirs.check_usable(tp)
-            if self.exists(tp):
+            if self._exists(tp):
                 raise NotLeaderOrFollower(f"this broker has no replica of {tp}")
             raise UnknownTopicOrPartition(f"this broker has no partition {tp}")
         if epoch != NO_EPOCH and epoch != hosted.epoch:
             if epoch < hosted.epoch:
-                raise FencedLeaderEpoch(f"leader epoch {epoch} of {tp} is over; it is {hosted.epoch}")
+                raise FencedLeaderEpoch(f"leader epoch {epoch} of {tp} is old; the current one is {hosted.epoch}")
             raise UnknownLeaderEpoch(f"leader epoch {epoch} of {tp} is not known here; it is {hosted.epoch}")
         if hosted.log.offline:
-            raise StorageError(f"{tp} is offline here: its log directory failed")
+            hosted.log.refuse()
         return hosted
 
     def leading(self, tp: TopicPartition, epoch: LeaderEpoch = NO_EPOCH) -> HostedPartition:

@@ -7,7 +7,7 @@ sent or fetched until the rate has come down: one response may exceed the limit,
     a topic's setting names the throttled replicas: * for all, or partition:broker, separated by commas
     an in-sync replica is never held back, but its bytes count
 
-Pure: adds up bytes; the caller says what time it is.
+Pure: adds up bytes; the caller passes the time.
 """
 
 from collections import deque

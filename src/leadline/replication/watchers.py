@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from leadline.runtime.ordered_set import OrderedSet
 
-MOST_CHANGES = 100  # of a partition that no fetch has read meanwhile
+MOST_CHANGES = 100  # of a partition that no fetch has read in the meantime
 
 
 class WatchingFetch(Protocol):

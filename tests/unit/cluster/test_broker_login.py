@@ -6,6 +6,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from leadline.cluster.broker_client import EncodeRequest, PeerLocked, PeerLost, TcpBrokerClient, probe_outcome
 from leadline.cluster.broker_login import PeerSecurity
 from leadline.cluster.failure_detector import ProbeOutcome
-from leadline.security.plain import PlainClient
+from leadline.runtime.network import TcpNetwork
 from leadline.security.sasl_authenticator import (
     SASL_HANDSHAKE,
     Admission,
@@ -21,18 +22,17 @@ from leadline.security.sasl_authenticator import (
     SaslAuthenticator,
     SaslListener,
 )
-from leadline.security.sasl_client_authenticator import SaslClientAuthenticator
-from leadline.security.scram import ScramClient
-from leadline.security.scram_credentials import SCRAM_MECHANISMS
 from leadline.security.secret import Secret
 from leadline.wire.frames import SIZE, parse_response, request_bytes, request_head, response_frame
 from leadline.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 from leadline.wire.primitives import BUFFERS
 from tests.support.certificates import CertificateAuthority, client_context, server_context
-from tests.support.sasl_listeners import MECHANISMS, NAME, PASSWORD, sasl_listener
+from tests.support.sasl_listeners import MECHANISMS, PASSWORD, new_login, received, sasl_listener
+from tests.support.waiting import eventually
 
 PATIENCE_S = 120
 WAIT_S = 0.05
+SERVICES = {"127.0.0.1": "host", "localhost": "elsewhere"}  # names of hosts, as Kerberos has them
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Peer:
     async def _receive(self, frame: bytes, login: SaslAuthenticator | None, writer: asyncio.StreamWriter) -> None:
         head = request_head(frame)
         if login is not None and not self._is_served(head.api_key, login):
-            step = login.receive(frame, self.now_ms, self.now_ms)
+            step = received(login, frame, self.now_ms, self.now_ms)
             if step.failure is not None:
                 writer.write(step.failure.response)
                 raise ConnectionResetError
@@ -94,12 +94,8 @@ async def listening(peer: Peer) -> AsyncIterator[Peer]:
 
 
 def sasl(mechanism: str = "PLAIN", password: Secret = PASSWORD, share: float = 0.9) -> PeerSecurity:
-    def login() -> SaslClientAuthenticator:
-        if mechanism == "PLAIN":
-            return SaslClientAuthenticator(mechanism, PlainClient(NAME, password))
-        return SaslClientAuthenticator(mechanism, ScramClient(SCRAM_MECHANISMS[mechanism], NAME, password, "nonce"))
-
-    return PeerSecurity(listener="BROKERS", new_login=login, login_share=lambda: share)
+    login = partial(new_login, mechanism, password)
+    return PeerSecurity(listener="BROKERS", new_login=lambda host: login(SERVICES[host]), login_share=lambda: share)
 
 
 def run(
@@ -111,7 +107,7 @@ def run(
 ) -> None:
     async def main() -> None:
         async with asyncio.timeout(PATIENCE_S), listening(peer):
-            channel = TcpBrokerClient(host, peer.port, "me", lost, security=security)
+            channel = TcpBrokerClient(host, peer.port, "me", TcpNetwork(), lost, security=security)
             try:
                 await scenario(channel)
             finally:
@@ -125,6 +121,29 @@ async def request_number(channel: TcpBrokerClient, timeout_s: float = PATIENCE_S
 
 
 # Logins
+
+
+def test_a_ticket_is_for_the_host_of_the_peer() -> None:
+    async def scenario(channel: TcpBrokerClient) -> None:
+        with pytest.raises(PeerLocked, match="invalid credentials with SASL mechanism GSSAPI"):
+            await request_number(channel)
+
+    run(Peer(sasl_listener()), sasl("GSSAPI"), scenario, host="localhost")
+
+
+def test_what_a_login_may_block_for_runs_in_threads() -> None:
+    security, jobs = sasl("GSSAPI"), list[object]()
+
+    async def in_thread(job: Callable[[], object]) -> object:
+        jobs.append(job)
+        return await asyncio.to_thread(job)
+
+    async def scenario(channel: TcpBrokerClient) -> None:
+        assert await request_number(channel) == 1
+        assert len(jobs) == 3  # the ticket, the reply, the offer
+
+    security.in_thread = in_thread
+    run(Peer(sasl_listener()), security, scenario)
 
 
 @pytest.mark.parametrize("with_tls", [False, True])
@@ -290,13 +309,18 @@ def test_a_new_login_that_is_refused_fails_what_waits_and_the_next_request_conne
 
 
 def test_a_closed_client_logs_in_no_more() -> None:
-    peer, security = Peer(sasl_listener(lifetime_ms=200)), sasl(share=0.1)
+    peer, other = Peer(sasl_listener(lifetime_ms=200)), Peer(sasl_listener(lifetime_ms=200))
+    security = sasl(share=0.1)
 
     async def scenario(channel: TcpBrokerClient) -> None:
         await request_number(channel)
         channel.close()
         logins = peer.logins
-        await asyncio.sleep(10 * WAIT_S)  # for what must not happen
+        async with listening(other):
+            open_channel = TcpBrokerClient("127.0.0.1", other.port, "me", TcpNetwork(), lambda: None, security=security)
+            await request_number(open_channel)
+            await eventually(lambda: other.logins > 3)
+            open_channel.close()
         assert peer.logins == logins
 
     run(peer, security, scenario)

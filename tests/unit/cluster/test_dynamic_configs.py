@@ -13,21 +13,14 @@ from leadline.coordination import znodes
 from leadline.coordination.change_notifications import KEPT_MS
 from leadline.coordination.embedded import EmbeddedTree
 from leadline.coordination.membership import make_persistent_nodes
-from leadline.coordination.tree import SessionState, Tree
+from leadline.coordination.tree import SessionExpired, SessionState, Tree
+from leadline.errors import UnknownServerError
 from leadline.runtime.ports import SystemTime
 from tests.support import in_memory
+from tests.support.ahead_clock import AheadClock
 from tests.support.waiting import eventually
 
 Pair = tuple[DynamicConfigs, DynamicConfigs]
-
-
-class AheadClock(SystemTime):
-    """Of a broker whose announcements are long past."""
-
-    ahead_ms = 0
-
-    def now_ms(self) -> int:
-        return super().now_ms() + self.ahead_ms
 
 
 @pytest.fixture
@@ -60,7 +53,7 @@ async def notification_after(configs: DynamicConfigs, change: Awaitable[None]) -
     """The notification that follows a change."""
     notified: asyncio.Future[tuple[str, str]] = asyncio.get_running_loop().create_future()
 
-    def note(kind: str, name: str) -> None:
+    async def note(kind: str, name: str) -> None:
         if not notified.done():
             notified.set_result((kind, name))
 
@@ -161,5 +154,19 @@ def test_settings_that_cannot_be_read_are_the_defaults(tmp_path: Path) -> None:
     async def test(tree: Tree, pair: Pair) -> None:
         await tree.create(znodes.config_path("topics", "t"), b"no json")
         assert await pair[0].of_topic("t") == {}
+
+    run(tmp_path, test)
+
+
+def test_settings_that_cannot_be_read_are_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def expired(path: str) -> None:
+        raise SessionExpired(path, "the session has expired")
+
+    async def test(tree: Tree, pair: Pair) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(tree, "get", expired)
+            with pytest.raises(UnknownServerError, match=r"the settings of orders cannot be read: .* has expired"):
+                await pair[0].of_topic("orders")
+        assert await pair[0].of_topic("orders") == {}
 
     run(tmp_path, test)

@@ -11,6 +11,7 @@ from leadline.cluster.broker_client import PeerGone, PeerLost
 from leadline.cluster.metadata_cache import BrokerInfo, Endpoint, MetadataCache
 from leadline.cluster.peer_monitor import PeerMonitor
 from leadline.model import BrokerId
+from leadline.runtime import periodic
 from leadline.wire.classes import Message
 from leadline.wire.messages import UpdateMetadataRequest
 from tests.support.waiting import eventually
@@ -280,6 +281,25 @@ def test_a_broker_that_does_not_answer_for_long_enough_is_silent_until_it_is_hea
         assert watched.peer_monitor.unheard == set()
 
     run(test, SHORT_S)
+
+
+def test_a_bug_of_whoever_hears_of_a_silence_does_not_end_the_watch(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(periodic, "RESTART_S", 0.001)
+
+    def fail(_: BrokerId) -> None:
+        raise RuntimeError("Cannot change state of expiring Timeout")
+
+    async def test(watched: Watched) -> None:
+        watched.peer_monitor.on_silence.append(fail)
+        watched.peers[OTHER].break_off(PeerLost("it broke"))
+        await eventually(lambda: watched.peer_monitor.silent == {OTHER})
+        watched.peers[OTHER].fails_with = None
+        await eventually(lambda: not watched.peer_monitor.silent)
+
+    run(test, silence_s=0.01)
+    assert f"a bug in the task 'monitor of broker {OTHER}'" in caplog.text
 
 
 def test_a_broker_that_missed_one_look_is_unheard_and_not_yet_silent() -> None:

@@ -1,4 +1,4 @@
-"""Who waits for records to be safe is told once, and in order."""
+"""A waiter for replicated records is notified once, and in order."""
 
 from functools import partial
 

@@ -13,7 +13,7 @@ from leadline.replication.fetch_requests import (
     fits_fast_path,
     offsets_request,
 )
-from leadline.replication.fetch_session import FetchSessionRequest, Forgotten
+from leadline.replication.fetch_session import FetchSessionRequest, ForgottenPartition
 from leadline.replication.follower import LATEST_TIMESTAMP, AskOffset
 from leadline.wire.fetch_position import FULL_EPOCH, FetchPosition
 from leadline.wire.follower_fetch import MOST_TOPICS
@@ -46,8 +46,8 @@ def test_the_fast_path_writes_the_same_bytes_as_the_codec() -> None:
     [
         REQUEST._replace(by_id=False),
         REQUEST._replace(session_epoch=FULL_EPOCH),
-        REQUEST._replace(forgotten=[Forgotten(TPS[0], IDS["t"])]),
-        REQUEST._replace(replaced=[Forgotten(TPS[0], IDS["t"])]),
+        REQUEST._replace(forgotten=[ForgottenPartition(TPS[0], IDS["t"])]),
+        REQUEST._replace(replaced=[ForgottenPartition(TPS[0], IDS["t"])]),
         REQUEST._replace(
             named={
                 (tp := TopicPartition(f"t{n}", 0)): position(tp, uuid.UUID(int=n + 1).bytes)
@@ -63,7 +63,7 @@ def test_any_other_request_goes_through_the_codec(request_: FetchSessionRequest)
 
 def test_partitions_are_named_in_their_order_and_replaced_ones_are_forgotten_by_id_alone() -> None:
     mixed = {tp: NAMED[tp] for tp in (TPS[0], TPS[3], TPS[1])}
-    request = REQUEST._replace(named=mixed, replaced=[Forgotten(TPS[0], IDS["u"])])
+    request = REQUEST._replace(named=mixed, replaced=[ForgottenPartition(TPS[0], IDS["u"])])
     by_id = fetch_request(request, ME, CONFIG, MAX_WAIT_MS)
     assert [(topic.topic, [part.partition for part in topic.partitions]) for topic in by_id.topics] == [
         ("t", [0]),

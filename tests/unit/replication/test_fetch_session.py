@@ -4,7 +4,7 @@ import pytest
 
 from leadline.errors import FetchSessionIdNotFound, InvalidFetchSessionEpoch
 from leadline.model import TopicPartition
-from leadline.replication.fetch_session import FetchSession, Forgotten
+from leadline.replication.fetch_session import FetchSession, ForgottenPartition
 from leadline.wire.fetch_position import MAX_EPOCH, NO_TOPIC_ID, FetchPosition
 from tests.support.fetch_sessions import next_request
 
@@ -50,11 +50,11 @@ def test_a_request_may_name_nothing_at_all(session: FetchSession) -> None:
 def test_what_is_no_longer_wanted_is_forgotten(session: FetchSession) -> None:
     request = next_request(session, {B: at(0)})
     assert request is not None
-    assert (request.forgotten, request.named) == ([Forgotten(A, ID)], {})
+    assert (request.forgotten, request.named) == ([ForgottenPartition(A, ID)], {})
     session.received(0, SESSION, [])
     request = next_request(session, {})
     assert request is not None
-    assert request.forgotten == [Forgotten(B, ID)]
+    assert request.forgotten == [ForgottenPartition(B, ID)]
     session.received(0, SESSION, [])
     assert next_request(session, {}) is None
 
@@ -62,7 +62,7 @@ def test_what_is_no_longer_wanted_is_forgotten(session: FetchSession) -> None:
 def test_a_topic_that_was_made_anew_replaces_the_old_one(session: FetchSession) -> None:
     request = next_request(session, {A: at(0, OTHER), B: at(0)})
     assert request is not None
-    assert (request.replaced, request.named) == ([Forgotten(A, ID)], {A: at(0, OTHER)})
+    assert (request.replaced, request.named) == ([ForgottenPartition(A, ID)], {A: at(0, OTHER)})
 
 
 @pytest.mark.parametrize("positions", [{A: at(0, NO_TOPIC_ID), B: at(0)}, {A: at(0, NO_TOPIC_ID)}])
@@ -80,7 +80,7 @@ def test_a_forgotten_topic_without_an_id_keeps_the_names_in_use() -> None:
     session.received(0, SESSION, [A, B])
     request = next_request(session, {B: at(0)})
     assert request is not None
-    assert (request.by_id, request.forgotten) == (False, [Forgotten(A, NO_TOPIC_ID)])
+    assert (request.by_id, request.forgotten) == (False, [ForgottenPartition(A, NO_TOPIC_ID)])
 
 
 def test_a_response_is_matched_by_id_or_by_name(session: FetchSession) -> None:

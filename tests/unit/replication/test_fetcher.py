@@ -12,7 +12,7 @@ import pytest
 from leadline.cluster.broker_client import EncodeRequest, NextRequest, PeerLost
 from leadline.errors import NotLeaderOrFollower, OffsetOutOfRange
 from leadline.model import TopicId, TopicPartition
-from leadline.replication.effects_on_logs import Followed
+from leadline.replication.effects_on_logs import FollowedPartition
 from leadline.replication.fetch_requests import FetchingBroker
 from leadline.replication.fetcher import Fetcher
 from leadline.replication.follower import NOTHING, FetchState, follow
@@ -35,7 +35,7 @@ class Leader:
     """Sends the responses that a test has queued, then waits."""
 
     def __init__(self) -> None:
-        self.parts: deque[list[Part] | PeerLost] = deque()
+        self.parts: deque[list[Part] | Exception] = deque()
         self.fetches: list[FetchRequest] = []  # through the codec
         self.frames: list[follower_fetch.FollowerFetchRequest] = []  # on the fast path
         self.latest = 0
@@ -78,7 +78,7 @@ class Leader:
                 self._lost.clear()
                 raise PeerLost("it was closed")
         answer = self.parts.popleft()
-        if isinstance(answer, PeerLost):
+        if isinstance(answer, Exception):
             raise answer
         topic = FetchResponse.FetchableTopicResponse(topic_id=TOPIC_ID, partitions=answer)
         return FetchResponse(session_id=SESSION, responses=[topic] if answer else [])
@@ -95,7 +95,7 @@ class FetcherBench:
     async def follow(self, epoch: int = 0) -> None:
         at = self.at.hosted
         at.follower_state, effects = follow(at.log, epoch, topic_id=TOPIC_ID.bytes, partition=0)
-        await self.fetcher.follow(TP, Followed(at.follower_state, at), effects)
+        await self.fetcher.follow(TP, FollowedPartition(at.follower_state, at), effects)
 
     @property
     def offsets(self) -> list[int]:
@@ -226,6 +226,21 @@ def test_after_a_lost_connection_the_next_fetch_is_full_again(tmp_path: Path) ->
     run(tmp_path, test)
 
 
+def test_a_bug_on_one_response_does_not_end_the_fetcher(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(at: FetcherBench) -> None:
+        at.leader.parts.append(ZeroDivisionError("on hearing it"))
+        at.leader.put(records(0))
+        await at.follow()
+        following = at.at.hosted.follower_state
+        assert following is not None
+        await eventually(lambda: following.rests_until_ms > 0)
+        at.at.context.clock.ms += 1000  # type: ignore[attr-defined]
+        await eventually(lambda: at.offsets == [0, 1])
+
+    run(tmp_path, test)
+    assert f"a bug in fetching from broker {LEADER}" in caplog.text
+
+
 def test_a_partition_that_is_forgotten_is_changed_no_longer(tmp_path: Path) -> None:
     async def test(at: FetcherBench) -> None:
         at.leader.put(records(0))
@@ -249,7 +264,7 @@ def test_what_was_applied_before_the_task_took_over_is_not_applied_again(tmp_pat
         second = at.at.hosted.__class__(await at.at.dirs.create(other, None), at.at.context, at.at.hosted._alterations)
         second.follower_state, effects = follow(second.log, 0, topic_id=TOPIC_ID.bytes, partition=1)
         assert effects is not NOTHING
-        await at.fetcher.follow(other, Followed(second.follower_state, second), effects)
+        await at.fetcher.follow(other, FollowedPartition(second.follower_state, second), effects)
         at.leader.put(nothing(), Part(partition_index=1, high_watermark=0, log_start_offset=0, records=b""))
         await at.follow()
         await eventually(lambda: len(at.leader.frames) == 1)
@@ -264,3 +279,25 @@ def test_what_was_applied_before_the_task_took_over_is_not_applied_again(tmp_pat
         await eventually(lambda: at.offsets == [0, 1, 2, 3])
 
     run(tmp_path, test)
+
+
+def test_a_first_batch_that_a_deletion_has_cut_is_taken_from_a_session_as_well(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log of the leader starts within a batch: its first record lies before the position of the fetch."""
+
+    async def test(at: FetcherBench) -> None:
+        at.log.truncate_fully_and_start_at(3)
+        at.leader.put(nothing())
+        await at.follow()
+        await eventually(lambda: len(at.leader.frames) == 1)
+        cut = records(0, high_watermark=5, count=5)
+        cut.log_start_offset = 3
+        at.leader.put(cut)
+        following = at.at.hosted.follower_state
+        assert following is not None
+        await eventually(lambda: at.log.log_end == 5 or following.rests_until_ms > 0)
+        assert (at.log.log_end, at.state) == (5, FetchState.FETCHING)
+
+    run(tmp_path, test)
+    assert "a bug in" not in caplog.text

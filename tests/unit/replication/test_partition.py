@@ -347,7 +347,7 @@ def test_a_decision_adds_and_removes_followers() -> None:
 
 def test_too_few_in_sync_are_too_few_before_and_after() -> None:
     leader_state = leader(1, 2, min_isr=3)
-    with pytest.raises(NotEnoughReplicas, match=r"\[1, 2\], fewer than min.insync.replicas=3"):
+    with pytest.raises(NotEnoughReplicas, match=r"\[1, 2\], smaller than min.insync.replicas=3"):
         leader_state.check_in_sync()
     too_few = leader_state.too_few_in_sync()
     assert isinstance(too_few, NotEnoughReplicasAfterAppend)

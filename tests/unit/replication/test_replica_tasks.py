@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from leadline.config.broker import broker_settings
 from leadline.replication.replica_tasks import ReplicaTasks
 from tests.support import in_memory
 from tests.support.hosted import FOLLOWER, ME, TP, partition
 from tests.support.logs import ManualClock, batch
+from tests.support.settings import live_settings
 from tests.support.waiting import eventually
 
-OFTEN = broker_settings(
+OFTEN = live_settings(
     {
         "replica.lag.time.max.ms": "20",
         "replica.fetch.wait.max.ms": "10",
         "replica.high.watermark.checkpoint.interval.ms": "10",
     }
-).broker
+)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_high_watermarks_are_written_as_soon_as_there_is_a_partition(tmp_path: P
     async def main() -> None:
         async with partition(tmp_path) as at:
             at.lead(ME)
-            tasks = ReplicaTasks({TP: at.hosted}, at.dirs, broker_settings({}).broker)  # the next time after 5 s
+            tasks = ReplicaTasks({TP: at.hosted}, at.dirs, live_settings())  # the next time after 5 s
             tasks.start()
             file = next(iter(at.dirs.dirs.values())).file("replication-offset-checkpoint")
             await eventually(lambda: "orders 0 0" in _text(file))

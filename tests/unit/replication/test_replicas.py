@@ -176,10 +176,12 @@ def test_a_broker_that_is_gone_leaves_the_isr_and_joins_again(tmp_path: Path) ->
         leader.hosted.leader.lag_ms = 3000  # one that lives is never so late
         waiting = asyncio.create_task(produce(leader))
         await eventually(lambda: leader.log.log_end == 8)
-        await leader.replicas.tasks.expire_isrs()
-        while cluster.isr != {1, 2}:
-            await asyncio.sleep(0.02)
+
+        async def is_removed() -> bool:
             await leader.replicas.tasks.expire_isrs()
+            return cluster.isr == {1, 2}
+
+        await eventually(is_removed)
         assert (await waiting).error_code == 0
         leader.hosted.leader.lag_ms = LONG_MS
         await cluster.restart(3)
