@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 
-from leadline.config.coordinators import CoordinatorConfig
+from leadline.config.live_settings import LiveSettings
 from leadline.coordinator.classic_group import ClassicGroup
 from leadline.coordinator.group_effects import (
     CancelTimer,
@@ -57,23 +57,22 @@ class GroupCoordinator:
         self,
         replicas: Replicas,
         clock: Time,
-        config: CoordinatorConfig,
+        settings: LiveSettings,
         partition_count: Callable[[], int | None],
         chance: Chance,
     ) -> None:
         """`partition_count`: of `__consumer_offsets`; None: the topic does not exist yet."""
-        self.clock, self.config, self._chance = clock, config, chance
+        self.clock, self._settings, self._chance = clock, settings, chance
         topic = InternalTopic(
             OFFSETS_TOPIC,
             partition_count,
-            lambda: self.config.offsets_topic_num_partitions,
-            lambda: self.config.offsets_load_buffer_size,
-            lambda: self.config.offsets_commit_timeout_ms,
+            lambda: settings.broker.offsets_topic_num_partitions,
+            lambda: settings.broker.offsets_load_buffer_size,
+            lambda: settings.broker.offsets_commit_timeout_ms,
         )
         self.runtime = CoordinatorRuntime(topic, replicas, clock, lambda partition, _: GroupShard(partition, self))
-        self.offsets = OffsetCoordinator(self.runtime, self, config)
-        self._limits = GroupLimits(config.group_max_size, config.group_initial_rebalance_delay_ms)
-        self._fields = BatchFields(codec=Codec(config.offsets_topic_compression_codec))
+        self.offsets = OffsetCoordinator(self.runtime, self, settings)
+        self._fields = BatchFields(codec=Codec(settings.broker.offsets_topic_compression_codec))
         self._pending_requests: dict[RequestId, asyncio.Future[JoinResult | SyncResult]] = {}
         self._request_ids = count()
 
@@ -103,7 +102,9 @@ class GroupCoordinator:
         return self.runtime.shard_of(group_id)
 
     def new_group(self, group_id: str) -> ClassicGroup:
-        return ClassicGroup(group_id, self._limits, self.clock.now_ms())
+        config = self._settings.broker
+        limits = GroupLimits(config.group_max_size, config.group_initial_rebalance_delay_ms)
+        return ClassicGroup(group_id, limits, self.clock.now_ms())
 
     @property
     def is_loading(self) -> bool:
@@ -142,7 +143,8 @@ class GroupCoordinator:
             self._pending_requests.pop(request_id, None)
 
     def _check_session(self, session_timeout_ms: int) -> None:
-        least, most = self.config.group_min_session_timeout_ms, self.config.group_max_session_timeout_ms
+        config = self._settings.broker
+        least, most = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
         if not least <= session_timeout_ms <= most:
             raise InvalidSessionTimeout(
                 f"a session of {session_timeout_ms} ms is not between group.min.session.timeout.ms={least} and "

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 from leadline.cluster.broker_client import PeerLost
+from leadline.config.live_settings import LiveSettings
 from leadline.coordinator.marker_writer import AppendedMarkers, MarkerWriter, PartitionErrors, TransactionOutcome
 from leadline.errors import (
     InvalidProducerEpoch,
@@ -50,11 +51,11 @@ class MarkerChannel:
         writer: MarkerWriter,
         leaders: PartitionLeaders,
         brokers: BrokerRequests,
-        request_timeout_s: float = 30.0,
+        settings: LiveSettings,
     ) -> None:
         """`me`: this broker. Its own partitions get their markers from `writer`."""
         self._me, self._writer = me, writer
-        self._leaders, self._brokers, self._request_timeout_s = leaders, brokers, request_timeout_s
+        self._leaders, self._brokers, self._settings = leaders, brokers, settings
 
     def append_own(self, outcome: TransactionOutcome, partitions: Iterable[TopicPartition]) -> AppendedMarkers:
         """Append the markers of the partitions that are led here, at once."""
@@ -115,7 +116,7 @@ class MarkerChannel:
         request = _request(outcome, partitions)
         try:
             response = await self._brokers.ask(
-                leader, request, WriteTxnMarkersResponse, REQUEST_VERSION, self._request_timeout_s
+                leader, request, WriteTxnMarkersResponse, REQUEST_VERSION, self._settings.request_timeout_s
             )
         except PeerLost as error:
             return {tp: LeaderNotAvailable(f"broker {leader}, which leads {tp}: {error}") for tp in partitions}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple, Protocol
 
-from leadline.config.coordinators import CoordinatorConfig
+from leadline.config.live_settings import LiveSettings
 from leadline.coordinator.classic_group import ClassicGroup
 from leadline.coordinator.group_effects import Effect
 from leadline.coordinator.group_offsets import OffsetAndMetadata, is_longer
@@ -32,6 +32,7 @@ from leadline.log.producer_state import TRUSTED, Verification
 from leadline.model import NONE, Offset, ProducerId, TopicPartition
 from leadline.records.build import BatchFields
 from leadline.records.compression import Codec
+from leadline.runtime.ended_tasks import all_ended
 from leadline.runtime.periodic import every
 
 log = logging.getLogger(__name__)
@@ -78,11 +79,11 @@ class OffsetCoordinator:
     """The offsets of the groups whose coordinator this broker is."""
 
     def __init__(
-        self, runtime: CoordinatorRuntime[GroupShard], groups: CoordinatedGroups, config: CoordinatorConfig
+        self, runtime: CoordinatorRuntime[GroupShard], groups: CoordinatedGroups, settings: LiveSettings
     ) -> None:
-        self._runtime, self._groups, self._config = runtime, groups, config
+        self._runtime, self._groups, self._settings = runtime, groups, settings
         self._clock = runtime.clock
-        codec = Codec(config.offsets_topic_compression_codec)
+        codec = Codec(settings.broker.offsets_topic_compression_codec)
         self._tombstone_fields = BatchFields(codec=codec)
         # Kafka writes sequence 0. It is not checked in records of a coordinator.
         self._commit_fields = BatchFields(codec=codec, base_sequence=0)
@@ -90,7 +91,7 @@ class OffsetCoordinator:
         self._deleted_topics: set[str] = set()  # whose offsets are deleted from shards that are still loading
 
     def start(self) -> None:
-        interval_ms = self._config.offsets_retention_check_interval_ms
+        interval_ms = self._settings.broker.offsets_retention_check_interval_ms
         self._expiration = asyncio.create_task(
             every(interval_ms, self._expire_all, first_ms=0), name="offset-expiration"
         )
@@ -98,7 +99,7 @@ class OffsetCoordinator:
     async def stop(self) -> None:
         if self._expiration is not None:
             self._expiration.cancel()
-            await asyncio.gather(self._expiration, return_exceptions=True)
+            await all_ended(self._expiration)
 
     def commit(
         self,
@@ -111,7 +112,7 @@ class OffsetCoordinator:
             shard, group = self._checked_group(member, in_transaction=txn is not None)
         except WireError as error:
             return dict.fromkeys(commits, error.code)
-        max_bytes = self._config.offset_metadata_max_bytes
+        max_bytes = self._settings.broker.offset_metadata_max_bytes
         too_large = [tp for tp, commit in commits.items() if commit.metadata and is_longer(commit.metadata, max_bytes)]
         codes: ErrorCodes = dict.fromkeys(commits, NONE)
         accepted = commits
@@ -122,7 +123,7 @@ class OffsetCoordinator:
 
     def template(self, group_id: str, metadata: Mapping[TopicPartition, str]) -> OffsetCommitTemplate | None:
         """A template for `commit_from_template`. None: such a commit does not fit a template."""
-        max_bytes = self._config.offset_metadata_max_bytes
+        max_bytes = self._settings.broker.offset_metadata_max_bytes
         if self._commit_fields.codec is not Codec.NONE or any(is_longer(text, max_bytes) for text in metadata.values()):
             return None
         try:
@@ -297,7 +298,7 @@ class OffsetCoordinator:
             await self._expire(shard)
 
     async def _expire(self, shard: GroupShard) -> None:
-        retention_ms = self._config.offsets_retention_minutes * MINUTE_MS
+        retention_ms = self._settings.broker.offsets_retention_minutes * MINUTE_MS
         for n, group in enumerate(list(shard.groups.values())):
             if n % GROUPS_PER_STEP == 0:
                 await asyncio.sleep(0)

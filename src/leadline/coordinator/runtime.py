@@ -5,7 +5,10 @@ partition coordinates all keys that hash to it, for one leader epoch. A shard is
 
     loading     the records of the partition are replayed; requests get CoordinatorLoadInProgress
     active      requests are served
-    unloading   another broker leads the partition, or it is deleted: timers end, waiting requests get NotCoordinator
+    unloading   another broker leads the partition, or it is deleted or offline: timers end, waiting requests get
+                NotCoordinator
+
+A partition whose log is damaged goes offline when it is loaded. In a cluster, another replica takes over.
 
 A coordinator handles a request in four steps:
 
@@ -24,7 +27,7 @@ from leadline.coordinator.shard_loader import replay_log
 from leadline.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
-    LogDirFailed,
+    CorruptFile,
     NotCoordinator,
     NotEnoughReplicas,
     NotLeaderOrFollower,
@@ -41,6 +44,7 @@ from leadline.records.build import BatchFields, build_at
 from leadline.records.record import Record
 from leadline.replication.hosted_partition import HostedPartition
 from leadline.replication.replicas import Replicas
+from leadline.runtime.ended_tasks import all_ended
 from leadline.runtime.ordered_set import OrderedSet
 from leadline.runtime.periodic import spawn
 from leadline.runtime.ports import Time, shortage
@@ -96,7 +100,7 @@ class CoordinatorRuntime(Generic[S]):
         self._replicas, self._new_shard = replicas, new_shard
         self._partitions = _TopicPartitions(topic.name)
         self._partition_count: int | None = None  # of the topic when it was first seen
-        self._loading: dict[int, asyncio.Task[None]] = {}  # also shards that cannot be loaded
+        self._loading: dict[int, asyncio.Task[None]] = {}
         self._commit_waits: OrderedSet[asyncio.Task[Any]] = OrderedSet()
         replicas.on_lead.append(self._became_leader)
         replicas.on_drop.append(self._resigned)
@@ -106,7 +110,7 @@ class CoordinatorRuntime(Generic[S]):
             self._unload(partition)
         for task in self._commit_waits:
             task.cancel()
-        await asyncio.gather(*self._commit_waits, return_exceptions=True)
+        await all_ended(*self._commit_waits)
 
     # Shards
 
@@ -233,19 +237,19 @@ class CoordinatorRuntime(Generic[S]):
 
     async def _load(self, tp: TopicPartition, hosted: HostedPartition) -> None:
         while True:
-            shard = self._new_shard(tp.partition, hosted.leader.epoch)
+            shard, partition_log = self._new_shard(tp.partition, hosted.leader.epoch), hosted.log
             try:
-                replayed = await replay_log(hosted, shard, self.topic.load_buffer_bytes())
+                replayed = await replay_log(partition_log, shard, self.topic.load_buffer_bytes())
                 break
-            except (WireError, LogDirFailed, OSError, MemoryError, RuntimeError) as error:
+            except (CorruptFile, OSError, MemoryError, RuntimeError) as error:
                 if (lacking := shortage(error)) is not None:
-                    log.warning("%s cannot be read yet and is tried again: %s", tp, lacking)
+                    log.warning("%s cannot be read yet; retrying: %s", tp, lacking)
                     await asyncio.sleep(RETRY_S)
-                elif isinstance(error, RuntimeError):
+                elif isinstance(error, (MemoryError, RuntimeError)):
                     raise
-                else:
-                    log.error("%s cannot be read, so no request is served from it: %s", tp, error)
-                    return  # it stays in _loading, so that clients retry
+                elif partition_log is hosted.log:  # otherwise it was moved to another directory in the meantime
+                    partition_log.failed("reading", error)  # which takes it offline and unloads the shard
+                    return
         if replayed:
             log.info("read %s: %d records", tp, replayed)
         del self._loading[tp.partition]

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from functools import partial
 from itertools import islice
 
-from leadline.config.coordinators import CoordinatorConfig
+from leadline.config.live_settings import LiveSettings
 from leadline.coordinator.marker_channel import MarkerChannel
 from leadline.coordinator.marker_writer import AppendedMarkers, TransactionOutcome
 from leadline.coordinator.runtime import CoordinatorRuntime, InternalTopic, OnCommitted
@@ -44,6 +44,7 @@ from leadline.errors import (
 )
 from leadline.model import LeaderEpoch, ProducerId, TopicPartition
 from leadline.replication.replicas import Replicas
+from leadline.runtime.ended_tasks import all_ended
 from leadline.runtime.periodic import every
 from leadline.runtime.ports import Time
 
@@ -61,19 +62,19 @@ class TransactionCoordinator:
         self,
         replicas: Replicas,
         clock: Time,
-        config: Callable[[], CoordinatorConfig],
+        settings: LiveSettings,
         markers: MarkerChannel,
         partition_count: Callable[[], int | None],
         next_producer_id: Callable[[], Awaitable[ProducerId]],
     ) -> None:
         """`partition_count`: of `__transaction_state`; None: the topic does not exist yet."""
-        self._clock, self._config, self._markers = clock, config, markers
+        self._clock, self._settings, self._markers = clock, settings, markers
         self._next_producer_id = next_producer_id
         topic = InternalTopic(
             TRANSACTIONS_TOPIC,
             partition_count,
-            lambda: config().transaction_state_log_num_partitions,
-            lambda: config().transaction_state_log_load_buffer_size,
+            lambda: settings.broker.transaction_state_log_num_partitions,
+            lambda: settings.broker.transaction_state_log_load_buffer_size,
         )
         self.runtime = CoordinatorRuntime(topic, replicas, clock, self._new_shard)
         self._periodic_tasks: list[asyncio.Task[None]] = []
@@ -82,7 +83,7 @@ class TransactionCoordinator:
         return TransactionShard(partition, epoch, self._complete_prepared)
 
     def start(self) -> None:
-        config = self._config()
+        config = self._settings.broker
         self._periodic_tasks = [
             asyncio.create_task(every(interval_ms, work), name=name)
             for interval_ms, work, name in (
@@ -105,7 +106,7 @@ class TransactionCoordinator:
         await self.runtime.stop()
         for task in self._periodic_tasks:
             task.cancel()
-        await asyncio.gather(*self._periodic_tasks, *completing, return_exceptions=True)
+        await all_ended(*self._periodic_tasks, *completing)
 
     # Requests of producers
 
@@ -116,7 +117,7 @@ class TransactionCoordinator:
         """
         if not name:
             raise InvalidRequest("a transactional id must not be empty")
-        max_ms = self._config().transaction_max_timeout_ms
+        max_ms = self._settings.broker.transaction_max_timeout_ms
         if not 0 < timeout_ms <= max_ms:
             raise InvalidTransactionTimeout(
                 f"{name}: a timeout of {timeout_ms} ms is not within 1 and transaction.max.timeout.ms={max_ms}"
@@ -349,7 +350,7 @@ class TransactionCoordinator:
         self.delete_expired()
 
     def delete_expired(self) -> None:
-        now_ms, expiration_ms = self._clock.now_ms(), self._config().transactional_id_expiration_ms
+        now_ms, expiration_ms = self._clock.now_ms(), self._settings.broker.transactional_id_expiration_ms
         for shard in self.runtime.shards.values():
             expired = [id for id in shard.transactional_ids.values() if id.is_expired(now_ms, expiration_ms)]
             try:

@@ -14,6 +14,7 @@ from leadline.coordinator.transaction import ProducerIdAndEpoch
 from leadline.errors import InvalidProducerEpoch, NotLeaderOrFollower, TransactionCoordinatorFenced
 from leadline.model import BrokerId, TopicPartition
 from leadline.wire.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from tests.support.settings import live_settings
 
 ONE, TWO, THREE = (TopicPartition("t", n) for n in range(3))
 OUTCOME = TransactionOutcome(ProducerIdAndEpoch(7, 2), 4, True)
@@ -76,7 +77,7 @@ def retry_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def send(cluster: Cluster, *partitions: TopicPartition) -> list[TopicPartition]:
     """The partitions in the order in which they got their marker."""
     marked: list[TopicPartition] = []
-    channel = MarkerChannel(ME, cast(MarkerWriter, cluster), cluster, cluster)
+    channel = MarkerChannel(ME, cast(MarkerWriter, cluster), cluster, cluster, live_settings())
     own = channel.append_own(OUTCOME, partitions)
     asyncio.run(asyncio.wait_for(channel.send(own, partitions, marked.append), 60))
     return marked
@@ -134,7 +135,7 @@ def test_a_newer_coordinator_ends_it() -> None:
 
 def test_partitions_that_are_led_here_have_their_marker_before_anything_is_awaited() -> None:
     cluster = Cluster({ONE: ME, TWO: OTHER})
-    channel = MarkerChannel(ME, cast(MarkerWriter, cluster), cluster, cluster)
+    channel = MarkerChannel(ME, cast(MarkerWriter, cluster), cluster, cluster, live_settings())
     channel.append_own(OUTCOME, [ONE, TWO])
     assert cluster.written == [[ONE]]
     assert not cluster.requests

@@ -14,7 +14,7 @@ from leadline.coordinator.runtime import (
     partition_for,
     tombstone_batches,
 )
-from leadline.errors import CoordinatorLoadInProgress, NotCoordinator, RequestTimedOut, WireError
+from leadline.errors import CoordinatorLoadInProgress, LogDirFailed, NotCoordinator, RequestTimedOut, WireError
 from leadline.model import LeaderEpoch, TopicPartition
 from leadline.records.batch import Header
 from leadline.records.record import Record
@@ -23,6 +23,7 @@ from leadline.replication.replicas import Replicas
 from tests.support import in_memory
 from tests.support.dirs import log_dirs, opened
 from tests.support.logs import ManualClock
+from tests.support.settings import live_settings
 
 TP = TopicPartition("__journal", 0)
 
@@ -60,7 +61,7 @@ def run(
     async def main() -> None:
         clock = ManualClock()
         async with opened(log_dirs(place, clock=clock)) as dirs:
-            replicas = Replicas(dirs, 1)
+            replicas = Replicas(dirs, 1, live_settings())
             topic = InternalTopic(TP.topic, lambda: partition_count, lambda: 1, lambda: 1000, lambda: timeout_ms)
             runtime = CoordinatorRuntime(topic, replicas, clock, Shard)
             await test(runtime, replicas)
@@ -94,6 +95,40 @@ def test_a_shard_loads_is_active_and_unloads(place: Path) -> None:
         with pytest.raises(NotCoordinator):
             runtime.shard_of("key")
         assert second.events == ["loaded", "unloaded"]
+
+    run(place, test)
+
+
+@pytest.mark.parametrize(("byte", "offline"), [(b"\x00", ["__journal-0"]), (None, [])])
+def test_a_shard_whose_log_is_damaged_is_unloaded_and_its_partition_offline(
+    place: Path, byte: bytes | None, offline: list[str]
+) -> None:
+    async def test(runtime: Runtime, replicas: Replicas) -> None:
+        await lead(runtime, replicas, 1)
+        runtime.write(0, [(b"key", b"value")])
+        hosted = replicas.hosted[TP]
+        segment = hosted.log.segments.active
+        if byte is not None:
+            segment.file.write(byte, segment.size - 2)
+        await replicas.lead(TP, UUID(int=1), LeaderAndIsr(1, 2, (1,)), (1,))
+        await asyncio.gather(*runtime._loading.values(), return_exceptions=True)
+        assert not runtime.is_loading
+        assert [str(log.tp) for log in replicas.dirs.offline_logs()] == offline
+        assert (hosted.leader_state is None) is bool(offline)
+        if offline:
+            with pytest.raises(NotCoordinator):
+                runtime.shard_of("key")
+
+    run(place, test)
+
+
+def test_a_failed_directory_unloads_its_shards(place: Path) -> None:
+    async def test(runtime: Runtime, replicas: Replicas) -> None:
+        shard = await lead(runtime, replicas, 1)
+        replicas.dirs.take_offline(LogDirFailed(str(place), "writing", OSError("gone")))
+        assert shard.events == ["loaded", "unloaded"]
+        with pytest.raises(NotCoordinator):
+            runtime.shard_of("key")
 
     run(place, test)
 
@@ -144,7 +179,7 @@ def test_keys_stay_in_their_partition_when_the_topic_grows() -> None:
         counts: list[int | None] = [None, 3, 9]
         async with opened(log_dirs(place)) as dirs:
             topic = InternalTopic(TP.topic, lambda: counts[0], lambda: 5, lambda: 1000)
-            runtime = CoordinatorRuntime(topic, Replicas(dirs, 1), ManualClock(), Shard)
+            runtime = CoordinatorRuntime(topic, Replicas(dirs, 1, live_settings()), ManualClock(), Shard)
             partitions = []
             while counts:
                 partitions.append({runtime.partition_of(f"key {n}") for n in range(200)})

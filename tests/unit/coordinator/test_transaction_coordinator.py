@@ -26,7 +26,7 @@ from leadline.errors import (
 from leadline.model import TopicPartition
 from tests.support import in_memory
 from tests.support.logs import ManualClock
-from tests.support.transactions import CONFIG, JOURNAL, Ended, Node, coordinator, ended_in
+from tests.support.transactions import JOURNAL, SETTINGS, Ended, Node, coordinator, ended_in
 from tests.support.waiting import eventually
 
 ONE, TWO, OFFSETS = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("__consumer_offsets", 0)
@@ -131,7 +131,7 @@ def test_requests_during_a_write_get_a_retriable_error(place: Path) -> None:
     run(place, test)
 
 
-@pytest.mark.parametrize("timeout_ms", [0, -1, CONFIG.transaction_max_timeout_ms + 1])
+@pytest.mark.parametrize("timeout_ms", [0, -1, SETTINGS.broker.transaction_max_timeout_ms + 1])
 def test_a_timeout_that_is_not_allowed(place: Path, timeout_ms: int) -> None:
     async def test(node: Node) -> None:
         with pytest.raises(InvalidTransactionTimeout, match=r"transaction\.max\.timeout\.ms=900000"):
@@ -211,7 +211,7 @@ def test_an_id_that_is_idle_for_long_is_forgotten(place: Path) -> None:
         await begun(node, ONE)
         for n in range(5):
             await node.transactions.init(f"idle-{n}", 1000, None)
-        node.clock.ms += CONFIG.transactional_id_expiration_ms - 1
+        node.clock.ms += SETTINGS.broker.transactional_id_expiration_ms - 1
         node.transactions.delete_expired()
         await node.transactions.init("idle-4", 1000, None)
         node.clock.ms += 1
@@ -235,7 +235,7 @@ def test_many_idle_ids_are_forgotten_in_batches_that_fit(place: Path) -> None:
         names = [f"{n}-" + "x" * 30_000 for n in range(40)]
         for name in names:
             await node.transactions.init(name, 1000, None)
-        node.clock.ms += CONFIG.transactional_id_expiration_ms
+        node.clock.ms += SETTINGS.broker.transactional_id_expiration_ms
         node.transactions.delete_expired()
         await node.settled()
         assert list(node.transactions.all()) == []
