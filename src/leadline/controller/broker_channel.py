@@ -16,6 +16,7 @@ from leadline.cluster.broker_client import BrokerClient, PeerGone, PeerLost, pro
 from leadline.cluster.failure_detector import FAILED_PROBE_TIMEOUT_S, FailureDetector, ProbeOutcome, Reachability
 from leadline.controller.effects import Request
 from leadline.controller.state import RegisteredBroker
+from leadline.runtime.periodic import end_now
 from leadline.wire.classes import Message
 from leadline.wire.frames import encode_shared
 from leadline.wire.messages import (
@@ -87,9 +88,14 @@ class BrokerChannel:
         if not self.is_given_up and not self._task.done():
             self.is_given_up = True
             if self._deadline is not None:
-                self._deadline.reschedule(self._loop.time())
+                end_now(self._deadline)
             else:
                 self.send(Probe())
+
+    @property
+    def queue_size(self) -> int:
+        """Requests that wait to be sent."""
+        return self._queue.qsize()
 
     @property
     def is_idle(self) -> bool:

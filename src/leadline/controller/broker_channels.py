@@ -10,6 +10,7 @@ from leadline.controller.effects import BrokerRequest
 from leadline.controller.silence_monitor import SilenceMonitor
 from leadline.controller.state import ControllerState
 from leadline.model import BrokerId
+from leadline.runtime.ended_tasks import all_ended
 from leadline.runtime.ordered_set import OrderedSet
 
 
@@ -57,6 +58,9 @@ class BrokerChannels:
     async def answered(self) -> None:
         await self.answered_by(list(self._channels))
 
+    def queue_sizes(self) -> dict[BrokerId, int]:
+        return {id: channel.queue_size for id, channel in self._channels.items()}
+
     @property
     def are_idle(self) -> bool:
         return all(channel.is_idle for channel in self._channels.values())
@@ -73,4 +77,4 @@ class BrokerChannels:
 
     async def closed(self) -> None:
         """Returns once the tasks of closed channels have ended."""
-        await asyncio.gather(*self._closing, return_exceptions=True)
+        await all_ended(*self._closing)

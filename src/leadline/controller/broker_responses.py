@@ -17,7 +17,7 @@ Event = Callable[[Decisions], Steps[None]]
 
 
 def event_after(broker: RegisteredBroker, request: Request, response: Message) -> Event | None:
-    """Returns None if nothing is to be decided."""
+    """Returns None if there is nothing to decide."""
     if isinstance(response, LeaderAndIsrResponse) and response.error_code == NONE:
         return lambda decisions: _leader_and_isr_answered(decisions, broker, response)
     if isinstance(request, StopReplicaRequest) and isinstance(response, StopReplicaResponse):

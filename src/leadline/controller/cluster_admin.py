@@ -33,13 +33,14 @@ from leadline.errors import (
     UnknownTopicOrPartition,
 )
 from leadline.model import BrokerId, Offset, TopicId, TopicPartition, new_id
+from leadline.runtime.ended_tasks import all_ended
 from leadline.runtime.ordered_set import OrderedSet
 from leadline.runtime.periodic import spawn
 from leadline.runtime.ports import Chance
 from leadline.wire.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 DEFAULT_TIMEOUT_MS = 60_000  # for requests without a time-out
-ANSWER_S = 5.0  # for brokers to answer whether they could create the partitions that they are to lead
+ANSWER_S = 5.0  # for brokers to report whether they created the partitions that they will lead
 CREATION_RETRY_S = 5.0  # before partitions are created again that lacked a resource
 
 P = ParamSpec("P")
@@ -90,7 +91,7 @@ class ClusterAdmin:
             self._creation_retry.cancel()
         for waiting in self._waiting:
             waiting.set()
-        await asyncio.gather(*self.under_way, return_exceptions=True)
+        await all_ended(*self.under_way)
 
     # Topics
 
@@ -134,7 +135,7 @@ class ClusterAdmin:
     async def add_partitions(
         self, name: str, added_partitions: Callable[[CachedTopic], Assignment], timeout_ms: int = DEFAULT_TIMEOUT_MS
     ) -> None:
-        """`more` returns the new partitions of the topic. No other change is made meanwhile."""
+        """`more` returns the new partitions of the topic. No other change is made during the call."""
         async with self._changing:
             self.check_controller()
             count = await self._write_partitions(name, added_partitions)
@@ -317,7 +318,10 @@ class ClusterAdmin:
     async def _claim_producer_ids(self) -> range:
         """A block of ids that no other broker assigns. CoordinatorLoadInProgress: the client retries."""
         if self.controller.is_active:
-            return await self.controller.producer_ids(self.metadata.me.id)
+            try:
+                return await self.controller.producer_ids(self.metadata.me.id)
+            except NotController as error:
+                raise CoordinatorLoadInProgress(f"no producer ids are available now: {error}") from error
         timeout_s = self._settings.request_timeout_s
         request = AllocateProducerIdsRequest(broker_id=self.metadata.me.id, broker_epoch=self.metadata.broker_epoch)
         try:

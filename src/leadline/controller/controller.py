@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from leadline.config.live_settings import LiveSettings
 from leadline.controller import tree_reader
@@ -34,6 +34,7 @@ from leadline.coordination.node_json import MalformedNode
 from leadline.coordination.tree import NodeExists, SessionState, SetData, TreeError, TreeWatch
 from leadline.errors import BrokerIdNotRegistered, NotController, StaleBrokerEpoch
 from leadline.model import NO_ID, BrokerId, ProducerId, TopicId, new_id
+from leadline.runtime.ended_tasks import all_ended
 from leadline.runtime.ports import Chance
 from leadline.runtime.steps import Steps, one_step
 from leadline.runtime.turns import Turns
@@ -48,6 +49,13 @@ SENT_AT_ONCE = 8  # requests in one turn: in the next one, their channels copy t
 ELECT, REBALANCE, ALL_TOPICS = "elect", "rebalance", "all topics"  # events that no single node stands for
 
 T = TypeVar("T")
+
+
+class ElectionCounts(NamedTuple):
+    """Elections of partitions that had a leader before."""
+
+    all: int
+    unclean: int  # the leader was not in sync
 
 
 class Controller:
@@ -73,6 +81,7 @@ class Controller:
         self._watches = ControllerWatches(self.tree, self._changed)
         self._channels = BrokerChannels(settings, connect, self)
         self._producer_ids = ProducerIdBlocks(self.tree, first_producer_id)
+        self._elections_before = ElectionCounts(0, 0)  # when it was the controller earlier
         self._resignations = 0  # also counts the ends of sessions, so that an election under way notices them
         self._standing: list[TreeWatch] = []  # watches that stay, elected or not
         self._timers: list[asyncio.TimerHandle] = []
@@ -83,8 +92,25 @@ class Controller:
     def is_active(self) -> bool:
         return self.decisions is not None
 
+    @property
+    def elections(self) -> ElectionCounts:
+        """That this broker decided, whenever it was the controller."""
+        before = self._elections_before
+        if self.decisions is None:
+            return before
+        now = self.decisions.transitions
+        return ElectionCounts(before.all + now.leader_elections, before.unclean + now.unclean_elections)
+
+    @property
+    def event_queue_size(self) -> int:
+        return len(self._events)
+
+    def queue_sizes(self) -> dict[BrokerId, int]:
+        """Requests that wait to be sent, by broker."""
+        return self._channels.queue_sizes()
+
     async def start(self) -> None:
-        """Returns once there is a controller; if it is this broker, after it has decided what there was to decide.
+        """Returns once there is a controller; if it is this broker, after it has made all pending decisions.
 
         Raises the error if the first attempt fails. Further attempts follow until the controller is stopped.
         """
@@ -109,7 +135,7 @@ class Controller:
             watch.cancel()
         if self._task is not None:
             self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await all_ended(self._task)
         can_resign = self.is_active and self._suspended is None  # suspended: the session expires by itself
         if self._suspended is not None:
             self._suspended.cancel()
@@ -117,7 +143,8 @@ class Controller:
         await self._channels.closed()
         if can_resign:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._election.resign(), RESIGN_S)
+                async with asyncio.timeout(RESIGN_S):
+                    await self._election.resign()
 
     async def do(self, event: Callable[[Decisions], T]) -> T:
         """Runs an event, and returns its result once the decisions are written. NotController."""
@@ -149,7 +176,7 @@ class Controller:
         return await result
 
     def _decide(self, event: Callable[[Decisions], Steps[None]]) -> None:
-        """As `do_in_steps`, but nobody waits for the result."""
+        """As `do_in_steps`, but without waiting for the result."""
 
         async def run() -> None:
             await self._in_turns(event(self._elected))
@@ -225,6 +252,7 @@ class Controller:
 
     def _step_down(self) -> None:
         """Stops being the controller at once: an event that is running gets NotController at its next decision."""
+        self._elections_before = self.elections
         self.decisions = None
         self._resignations += 1
         self._watches.cancel()
@@ -410,8 +438,12 @@ class Controller:
             raise StaleBrokerEpoch(f"broker {id} sent epoch {epoch}, but has {broker.epoch}")
 
     async def producer_ids(self, broker: BrokerId) -> range:
-        """A block of producer ids that no other broker gets. NotController."""
+        """A block of producer ids that no other broker gets. NotController, also if the tree is out of reach."""
         while self.is_active:
-            if (block := await self._producer_ids.claim(broker)) is not None:
+            try:
+                block = await self._producer_ids.claim(broker)
+            except TreeError as error:
+                raise NotController(f"broker {self.me} cannot claim producer ids: {error}") from error
+            if block is not None:
                 return block
         raise NotController(f"broker {self.me} is not the controller")

@@ -90,7 +90,7 @@ class ControllerElection:
 
 
 async def resign_on_behalf(tree: Tree, broker: BrokerId) -> None:
-    """Deletes /controller if it names a broker that has failed, so that nobody waits until its session expires.
+    """Deletes /controller if it names a broker that has failed, so that no election waits until its session expires.
 
     If that broker still runs, it is deposed: every write of a controller is conditional on /controller_epoch.
     """

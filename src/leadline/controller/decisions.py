@@ -57,6 +57,23 @@ class PendingChanges(NamedTuple):
     elections: Collection[TopicPartition] = ()
 
 
+def restarted_brokers(state: ControllerState) -> Steps[list[RegisteredBroker]]:
+    """The brokers that registered after a decision that counts on them: no controller has noticed their restart.
+
+    They may have lost what they had not flushed. So they count as gone, and then join again.
+    """
+    brokers = state.brokers
+    restarted: dict[BrokerId, RegisteredBroker] = {}
+    for portion in portions(state.partitions()):
+        for _, partition in portion:
+            if partition.decision is not None and partition.decided_zxid:
+                for id in (partition.decision.leader, *partition.decision.isr):
+                    if id in brokers and brokers[id].epoch > partition.decided_zxid:
+                        restarted[id] = brokers[id]
+        yield
+    return list(restarted.values())
+
+
 class Decisions:
     """The decisions of one controller epoch. `state`: as read from the tree. Call `start` once."""
 
@@ -70,6 +87,9 @@ class Decisions:
     def start(self, pending: PendingChanges) -> Steps[None]:
         """Sends the list of brokers to all brokers, then the leaders. Completes what the last controller began."""
         self.deletions.begin(pending.deletions)
+        restarted = yield from restarted_brokers(self.state)
+        for broker in restarted:
+            del self.state.brokers[broker.id]
         self.transitions.batch.add_update_metadata(self.state.brokers)
         self.transitions.next_batch()
         offline: list[PartitionReplica] = []
@@ -81,6 +101,7 @@ class Decisions:
             yield
         yield from self._move_replicas(offline, ReplicaState.OFFLINE)
         yield from self._elect_offline()
+        yield from self._brokers_joined(restarted)
         yield from self.reassignments.resume(pending.reassignment)
         self.deletions.resume()
         yield from self.elect_requested(pending.elections)
@@ -112,6 +133,7 @@ class Decisions:
         for broker in list(self.state.gone.values()):
             if broker.id not in current or current[broker.id].epoch != broker.epoch:
                 del self.state.gone[broker.id]
+                self.state.missed_deletions.pop(broker.id, None)
         joined = [broker for id, broker in current.items() if id not in before and id not in self.state.gone]
         restarted = [broker for id, broker in current.items() if id in before and broker.epoch > before[id].epoch]
         left = [id for id in before if id not in current]
@@ -154,6 +176,7 @@ class Decisions:
         self.transitions.next_batch()
         self.transitions.batch.add_update_metadata(new)
         self.transitions.batch.has_all_partitions = True
+        self.transitions.batch.deleted = state.take_missed_deletions(new)
         self.transitions.next_batch()
         replicas = state.replicas_on(new)
         yield from self._move_replicas(replicas, ReplicaState.ONLINE)
@@ -217,7 +240,7 @@ class Decisions:
         broker = self.state.brokers.get(id)
         if broker is None:
             raise BrokerNotAvailable(f"broker {id} is not registered")
-        if UNKNOWN_BROKER_EPOCH != epoch < broker.epoch:
+        if epoch != UNKNOWN_BROKER_EPOCH and epoch < broker.epoch:
             raise StaleBrokerEpoch(f"broker {id} sent epoch {epoch}, but has {broker.epoch}")
         self.state.shutting_down.add(id)
         led = leaders_of(self.state, id)

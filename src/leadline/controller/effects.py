@@ -11,7 +11,7 @@ carried out, and before anything else is decided. The state of a partition is bu
 UpdateMetadata is sent in portions, internal topics first: no broker stops to serve clients while it applies one.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
@@ -20,12 +20,12 @@ from leadline.controller.state import ControlledPartition, ControllerState, Regi
 from leadline.controller.topics import INTERNAL
 from leadline.coordination.registration import PROTOCOLS
 from leadline.coordination.tree import Operation
-from leadline.model import DURING_DELETE, NO_EPOCH, BrokerId, TopicPartition
+from leadline.model import DURING_DELETE, NO_EPOCH, BrokerId, TopicId, TopicPartition
 from leadline.runtime.steps import portions
 from leadline.wire.classes import SharedArray
 from leadline.wire.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 
-UPDATED_AT_ONCE = 4000  # partitions in one UpdateMetadata
+AT_ONCE = 2000  # partitions in one LeaderAndIsr or UpdateMetadata
 
 Request = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 _LeaderAndIsrPartition = LeaderAndIsrRequest.LeaderAndIsrPartitionState
@@ -73,6 +73,7 @@ class RequestBatch:
     update_metadata: dict[BrokerId, None] = field(default_factory=dict)
     partitions: dict[TopicPartition, None] = field(default_factory=dict)  # that UpdateMetadata includes
     has_all_partitions: bool = False  # in UpdateMetadata
+    deleted: dict[TopicPartition, TopicId] = field(default_factory=dict)  # in UpdateMetadata as well
     stop_replica: dict[BrokerId, dict[TopicPartition, bool]] = field(default_factory=dict)  # whether to delete it
 
     def add_leader_and_isr(self, brokers: Iterable[BrokerId], tp: TopicPartition, *, is_new: bool = False) -> None:
@@ -96,9 +97,8 @@ class RequestBatch:
         """Brokers that are not registered get none."""
         registered, built = state.brokers, BuiltStates({}, {})
         for to, partitions in self.leader_and_isr.items():
-            if to in registered:
-                request = _leader_and_isr_request(state, registered[to], partitions, listener, built)
-                yield BrokerRequest(to, request)
+            for portion in portions(partitions.items(), AT_ONCE) if to in registered else ():
+                yield BrokerRequest(to, _leader_and_isr_request(state, registered[to], portion, listener, built))
         del built
         yield from self._updates(state)
         for to, partitions in self.stop_replica.items():
@@ -110,8 +110,9 @@ class RequestBatch:
         if not to:
             return
         live = [_live_broker(broker) for broker in state.brokers.values()]
-        partitions = portions(self._important_first(state), UPDATED_AT_ONCE)
-        with_topics = filter(None, (_metadata_topics(state, portion) for portion in partitions))
+        partitions = portions(self._important_first(state), AT_ONCE)
+        existing = (_metadata_topics(state, portion) for portion in partitions)
+        with_topics = filter(None, chain((_deleted_topics(self.deleted),), existing))
         first = next(with_topics, SharedArray())  # at least one request, with the live brokers
         for topics in chain((first,), with_topics):
             for broker in to:
@@ -132,7 +133,7 @@ class RequestBatch:
                 for name in sorted(state.topics, key=lambda name: name not in INTERNAL)
                 for number in state.topics[name].partitions
             )
-        if len(self.partitions) <= UPDATED_AT_ONCE:
+        if len(self.partitions) <= AT_ONCE:
             return self.partitions
         return chain(
             (tp for tp in self.partitions if tp.topic in INTERNAL),
@@ -150,13 +151,13 @@ class BuiltStates(NamedTuple):
 def _leader_and_isr_request(
     state: ControllerState,
     broker: RegisteredBroker,
-    partitions: dict[TopicPartition, bool],
+    partitions: Iterable[tuple[TopicPartition, bool]],
     listener: str,
     built: BuiltStates,
 ) -> LeaderAndIsrRequest:
     topics: dict[str, LeaderAndIsrRequest.LeaderAndIsrTopicState] = {}
     leaders: set[BrokerId] = set()
-    for tp, is_new in partitions.items():
+    for tp, is_new in partitions:
         states = built.of_new if is_new else built.of_others
         partition_state = states.get(tp)
         if partition_state is None:
@@ -219,6 +220,18 @@ def _metadata_topics(
             topic_id = state.topics[tp.topic].id
             topics[tp.topic] = UpdateMetadataRequest.UpdateMetadataTopicState(topic_name=tp.topic, topic_id=topic_id)
         topics[tp.topic].partition_states.append(_metadata_partition(state, tp, partition))
+    return SharedArray(topics.values())
+
+
+def _deleted_topics(
+    partitions: Mapping[TopicPartition, TopicId],
+) -> SharedArray[UpdateMetadataRequest.UpdateMetadataTopicState]:
+    topics: dict[str, UpdateMetadataRequest.UpdateMetadataTopicState] = {}
+    for tp, topic_id in partitions.items():
+        topic = UpdateMetadataRequest.UpdateMetadataTopicState(topic_name=tp.topic, topic_id=topic_id)
+        topics.setdefault(tp.topic, topic).partition_states.append(
+            _MetadataPartition(topic_name=tp.topic, partition_index=tp.partition, leader=DURING_DELETE, leader_epoch=0)
+        )
     return SharedArray(topics.values())
 
 

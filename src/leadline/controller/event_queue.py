@@ -33,6 +33,9 @@ class EventQueue:
         self._events: asyncio.Queue[_ControllerEvent] = asyncio.Queue()
         self._waiting: set[str] = set()  # the names of events that need not be queued again
 
+    def __len__(self) -> int:
+        return self._events.qsize()
+
     def put(self, run: Run, abandon: Callable[[], None] = _nothing, name: str = "") -> None:
         self._events.put_nowait(_ControllerEvent(run, abandon, name))
 

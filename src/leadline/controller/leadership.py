@@ -5,7 +5,7 @@ time out, or write records that are truncated later.
 
     isolated            More than half of the brokers are silent: they may have elected other leaders. Clients get
                         LeaderNotAvailable until another broker says who leads. A controller that is connected to
-                        ZooKeeper is not isolated: nobody else can have elected leaders.
+                        ZooKeeper is not isolated: no other broker can have elected leaders.
     without ZooKeeper   The session may have expired, so this broker asks others who leads. It stops leading a partition
                         that another broker leads in a later epoch, and keeps leading the others.
 
@@ -26,6 +26,8 @@ from leadline.controller.controller import Controller
 from leadline.coordination.tree import SessionState, Tree
 from leadline.model import NO_LEADER, BrokerId, TopicPartition
 from leadline.replication.replicas import Replicas
+from leadline.runtime.ended_tasks import all_ended
+from leadline.runtime.periodic import kept_running
 from leadline.wire.messages import MetadataRequest, MetadataResponse
 
 log = logging.getLogger(__name__)
@@ -55,13 +57,13 @@ class Leadership:
         self._next_broker = 0
         self._session_watch = tree.watch_session(self._session)
         peer_monitor.on_silence.append(self._silence)
-        self._task = asyncio.create_task(self._run(), name="leadership")
+        self._task = asyncio.create_task(kept_running(self._run), name="leadership")
 
     async def stop(self) -> None:
         self._session_watch.cancel()
         self._monitor.on_silence.remove(self._silence)
         self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await all_ended(self._task)
 
     def _session(self, state: SessionState) -> None:
         self._is_connected = state is SessionState.CONNECTED
@@ -106,7 +108,7 @@ class Leadership:
     # Asking other brokers who leads
 
     async def _ask(self) -> bool:
-        """Returns True if a broker has answered, or if there is nothing or nobody to ask."""
+        """Returns True if a broker has answered, or if there is nothing to ask or no broker to ask."""
         led = ((tp, hosted.leader_state) for tp, hosted in self._replicas.hosted.items())
         names = {tp.topic for tp, leader in led if leader is not None and leader.followers}
         brokers = self._brokers_to_ask()

@@ -6,6 +6,7 @@ be distinguished from later ones.
 """
 
 import logging
+import os
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from zlib import crc32
@@ -18,6 +19,9 @@ from leadline.coordination import znodes
 from leadline.coordination.node_json import MalformedNode
 from leadline.coordination.tree import Create, Delete, Operation, SetData, Tree
 from leadline.coordination.znodes import ReplicaAssignment
+from leadline.errors import CorruptFile
+from leadline.log import names
+from leadline.log.checkpoints import METADATA_REMEDY
 from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs
 from leadline.model import BrokerId, ProducerId, TopicPartition, format_id, new_id
@@ -66,7 +70,7 @@ class LogDirReconciliation:
             await self._read_topics()
         unknown = {name: {RETENTION_MS: "-1"} for name in self.unreadable}
         for name, config in unknown.items():
-            log.error("the settings of topic %s are lost: retention.ms=-1 holds until they are set again", name)
+            log.error("the settings of topic %s are lost: retention.ms is -1 until they are set again", name)
             await self.tree.set(znodes.config_path("topics", name), znodes.encode_config(config))
         configs = await self._reconcile()
         await self._begin_epochs()
@@ -156,9 +160,9 @@ class LogDirReconciliation:
         for partition_log in logs:
             if partition_log.topic_id not in (topic.id, None):
                 assert topic.id is not None
-                self.dirs.take_log_offline(
-                    partition_log, f"topic_id is {format_id(partition_log.topic_id)}, not {format_id(topic.id)}"
-                )
+                reason = f"topic_id is {format_id(partition_log.topic_id)}, not {format_id(topic.id)}"
+                path = os.path.join(partition_log.directory, names.PARTITION_METADATA_FILE)
+                self.dirs.take_log_offline(partition_log, CorruptFile(path, 0, reason, METADATA_REMEDY))
 
     async def _take_over(self, name: str, logs: Collection[Log], *, compacted: bool) -> dict[str, str]:
         """Creates a topic of which only the logs exist. Its settings are lost, so no record of it is deleted."""
@@ -168,7 +172,7 @@ class LogDirReconciliation:
         count = self._count(name, logs)
         config = {CLEANUP_POLICY: "compact"} if compacted else {RETENTION_MS: "-1"}
         values = ", ".join(f"{key}={value}" for key, value in config.items())
-        log.warning("took over topic %s with %d partitions; its settings are unknown, so %s holds", name, count, values)
+        log.warning("took over topic %s with %d partitions; its settings are unknown; using %s", name, count, values)
         topic = self._grown(znodes.TopicNode(topic_id, {}), count)
         path, data = znodes.config_path("topics", name), znodes.encode_config(config)
         settings: Operation = SetData(path, data) if await self.tree.exists(path) else Create(path, data)

@@ -18,7 +18,7 @@ class SilenceMonitor(Protocol):
         """This broker has heard most of the others for a while."""
 
 
-class NobodyIsSilent:
+class NoSilenceMonitor:
     """The monitor of a single node."""
 
     def __init__(self) -> None:

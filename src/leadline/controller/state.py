@@ -76,6 +76,7 @@ class ControlledPartition:
     assigned: ReplicaAssignment
     decision: LeaderAndIsr | None = None  # None: no leader yet; its partition epoch is the version of its node
     controller_epoch: int = 0  # of the controller that took it
+    decided_zxid: int = 0  # of the transaction that wrote it before this controller was elected; 0: unknown
     state: PartitionState = PartitionState.NONEXISTENT
 
 
@@ -94,6 +95,7 @@ class ControllerState:
         default_factory=dict
     )  # live ones, including those that are about to stop
     gone: dict[BrokerId, RegisteredBroker] = field(default_factory=dict)  # still registered, but unreachable
+    missed_deletions: dict[BrokerId, dict[TopicPartition, TopicId]] = field(default_factory=dict)  # of those in `gone`
     shutting_down: set[BrokerId] = field(default_factory=set)
     topics: dict[str, ControlledTopic] = field(default_factory=dict)
     names: dict[TopicId, str] = field(default_factory=dict)
@@ -181,6 +183,9 @@ class ControllerState:
         self.names[topic.id] = topic.name
 
     def forget_topic(self, name: str) -> None:
+        for broker in self.gone:
+            missed = self.missed_deletions.setdefault(broker, {})
+            missed.update((tp, self.topics[name].id) for tp in self.of_topic(name))
         for replica in self.replicas_of(self.of_topic(name)):
             self.forget_replica(replica)
         self.reassigning -= set(self.of_topic(name))
@@ -189,6 +194,13 @@ class ControllerState:
             self.names.pop(topic.id, None)
         for topics in (self.deleting, self.undeletable, self.deletion_begun):
             topics.discard(name)
+
+    def take_missed_deletions(self, brokers: Iterable[BrokerId]) -> dict[TopicPartition, TopicId]:
+        """Partitions that were deleted while these brokers were gone, except those of a new topic of the same name."""
+        missed: dict[TopicPartition, TopicId] = {}
+        for broker in brokers:
+            missed.update(self.missed_deletions.pop(broker, {}))
+        return {tp: topic_id for tp, topic_id in missed.items() if tp.topic not in self.topics}
 
 
 # The assignment of a partition while it is being reassigned

@@ -43,6 +43,8 @@ class Transitions:
         self._other_writes: list[Write] = []  # written after these
         self._has_new_requests = False  # /admin/reassign_partitions is to be written, or removed
         self._stranded: set[str] = set()
+        self.leader_elections = 0  # of partitions that had a leader before
+        self.unclean_elections = 0  # of them: the leader was not in sync
 
     @property
     def batch(self) -> RequestBatch:
@@ -162,6 +164,9 @@ class Transitions:
             else:
                 elected = elect(tp, partition.decision)
             if elected is not None:
+                if partition.decision is not None:
+                    self.leader_elections += 1
+                    self.unclean_elections += elected.leader not in partition.decision.isr
                 self.decide(tp, elected)
                 partition.state = PartitionState.ONLINE
                 self.add_leader_and_isr(

@@ -4,14 +4,16 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain, islice
 from typing import TypeVar
 
 from leadline.controller.state import ControlledPartition, ControlledTopic, RegisteredBroker
 from leadline.coordination import registration, znodes
 from leadline.coordination.node_json import MalformedNode
-from leadline.coordination.tree import Delete, Operation, Tree
+from leadline.coordination.tree import Delete, Node, Operation, Tree
 from leadline.model import BrokerId, TopicPartition
 from leadline.replication.partition import LeaderAndIsr
+from leadline.runtime.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -34,14 +36,21 @@ async def gather(call: Callable[[A], Awaitable[T]], arguments: Sequence[A]) -> l
 
 
 async def for_each(call: Callable[[A], Awaitable[None]], arguments: Iterable[A]) -> None:
-    """As `gather`, without results. An argument is taken when its call begins."""
-    waiting = iter(arguments)
+    """As `gather`, without results. After the first CALLS_AT_ONCE, an argument is taken when its call begins.
+
+    Answers that come together are processed over several turns of the loop.
+    """
+    rest = iter(arguments)
+    first = list(islice(rest, CALLS_AT_ONCE))
+    waiting, turns = chain(first, rest), Turns()
+    turns.begin()
 
     async def work() -> None:
         for argument in waiting:
             await call(argument)
+            await turns.pause()
 
-    tasks = [asyncio.create_task(work()) for _ in range(CALLS_AT_ONCE)]
+    tasks = [asyncio.create_task(work()) for _ in first]
     try:
         await asyncio.gather(*tasks)
     finally:
@@ -94,9 +103,10 @@ async def with_states(tree: Tree, stored: Iterable[tuple[str, znodes.TopicNode]]
 
     async def read(partition: tuple[TopicPartition, ControlledPartition]) -> None:
         tp, controlled = partition
-        decided = await state(tree, tp)
-        if decided is not None:
-            controlled.decision, controlled.controller_epoch = decided
+        node = await tree.get(znodes.state_path(tp))
+        if node is not None:
+            controlled.decision, controlled.controller_epoch = _decision_of(tp, node)
+            controlled.decided_zxid = node.mzxid
 
     await for_each(read, partitions())
     return topics
@@ -105,8 +115,10 @@ async def with_states(tree: Tree, stored: Iterable[tuple[str, znodes.TopicNode]]
 async def state(tree: Tree, tp: TopicPartition) -> tuple[LeaderAndIsr, int] | None:
     """The last decision, and the epoch of the controller that took it."""
     node = await tree.get(znodes.state_path(tp))
-    if node is None:
-        return None
+    return None if node is None else _decision_of(tp, node)
+
+
+def _decision_of(tp: TopicPartition, node: Node) -> tuple[LeaderAndIsr, int]:
     leader, leader_epoch, isr, controller_epoch, recovering = znodes.decode_state(tp, node.data)
     return LeaderAndIsr(leader, leader_epoch, isr, node.version, recovering), controller_epoch
 

@@ -9,7 +9,7 @@ from leadline.config.broker import broker_settings
 from leadline.config.live_settings import LiveSettings
 from leadline.controller.broker_channels import BrokerChannels
 from leadline.controller.effects import BrokerRequest, Request
-from leadline.controller.silence_monitor import NobodyIsSilent
+from leadline.controller.silence_monitor import NoSilenceMonitor
 from leadline.controller.state import ControllerState, RegisteredBroker
 from leadline.model import BrokerId
 from leadline.wire.classes import Message
@@ -154,7 +154,7 @@ def test_a_silent_broker_is_given_up_only_if_most_brokers_are_heard() -> None:
     async def scenario() -> None:
         cluster = FakeCluster(*(broker(id) for id in range(1, 5)))
         cluster.channels.update(cluster.state)
-        monitor = NobodyIsSilent()
+        monitor = NoSilenceMonitor()
         monitor.silent, monitor.unheard = {4}, {3, 4}
         for client in cluster.clients:
             client.hangs = True

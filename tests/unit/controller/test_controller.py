@@ -25,7 +25,7 @@ from leadline.coordination import znodes
 from leadline.coordination.embedded import EmbeddedTree
 from leadline.coordination.membership import make_persistent_nodes
 from leadline.coordination.registration import RegisteredEndpoint, Registration, encode_registration
-from leadline.coordination.tree import Event, SessionState, Tree, TreeWatch
+from leadline.coordination.tree import Event, SessionExpired, SessionState, Tree, TreeWatch
 from leadline.coordination.watches import Subscription
 from leadline.errors import CoordinatorLoadInProgress, NotController, StorageError, TopicAlreadyExists
 from leadline.model import BrokerId, TopicPartition
@@ -265,6 +265,29 @@ def test_a_broker_that_refuses_connections_is_gone_until_it_answers(
         assert cluster.brokers[1].holds[T0].leader == 2
         await cluster.idle()
         assert "u" in cluster.brokers[1].metadata.topics
+
+    run(tmp_path, test)
+
+
+def test_a_broker_that_was_gone_hears_of_topics_that_were_deleted_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leadline.controller.broker_channel.PROBE_S", 0.01)
+
+    async def test(cluster: ThreeBrokers) -> None:
+        for name in ("t", "u", "again"):
+            await cluster.create(name, (2, 0))
+        await cluster.idle()
+        assert {"t", "u", "again"} <= cluster.brokers[1].metadata.topics.keys()
+        cluster.brokers[1].trouble = PeerGone("nobody listens")
+        for name in ("u", "again"):
+            await cluster.view.delete_topic(name)
+        await cluster.create("again", (0, 2))
+        cluster.brokers[1].trouble = None
+        await eventually(lambda: "u" not in cluster.brokers[1].metadata.topics)
+        await cluster.idle()
+        assert cluster.brokers[1].metadata.topics.keys() == {"t", "again"}
+        assert cluster.brokers[1].metadata.topics["again"].partitions[0].leader == 0
 
     run(tmp_path, test)
 
@@ -549,6 +572,26 @@ def test_a_broker_requests_producer_ids_from_the_controller(tmp_path: Path) -> N
         cluster.brokers[0].metadata.controller = 1
         assert [await cluster.view.next_producer_id() for _ in range(2)] == [2001, 1000]
         assert [at.port for at in cluster.connected] == [9002, 9001]
+
+    run(tmp_path, test)
+
+
+def test_producer_ids_that_the_tree_does_not_give_are_requested_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A controller whose session has expired learns of it a moment later."""
+
+    async def expired(path: str) -> None:
+        raise SessionExpired(path, "the session has expired")
+
+    async def test(cluster: ThreeBrokers) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(cluster.tree, "get", expired)
+            with pytest.raises(NotController, match="the session has expired"):
+                await cluster.controller.producer_ids(2)
+            with pytest.raises(CoordinatorLoadInProgress):
+                await cluster.view.next_producer_id()
+        assert await cluster.view.next_producer_id() >= 0
 
     run(tmp_path, test)
 

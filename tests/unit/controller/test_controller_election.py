@@ -8,7 +8,7 @@ import pytest
 
 from leadline.controller.controller_election import ControllerElection, resign_on_behalf
 from leadline.controller.producer_ids import ProducerIdBlocks
-from leadline.controller.silence_monitor import NobodyIsSilent
+from leadline.controller.silence_monitor import NoSilenceMonitor
 from leadline.coordination import znodes
 from leadline.coordination.embedded import EmbeddedTree
 from leadline.coordination.tree import Tree
@@ -33,7 +33,7 @@ def run(path: Path, test: Callable[[Tree], Awaitable[None]]) -> None:
 
 
 def election(tree: Tree, broker: int) -> ControllerElection:
-    return ControllerElection(tree, broker, SystemTime(), NobodyIsSilent())
+    return ControllerElection(tree, broker, SystemTime(), NoSilenceMonitor())
 
 
 def test_one_broker_is_elected_and_the_next_after_it_resigned_with_the_next_epoch(tmp_path: Path) -> None:

@@ -1,7 +1,11 @@
 """The controller's decisions: a test causes events and asserts who leads. `ModelCluster` checks the invariants."""
 
+from uuid import UUID
+
 import pytest
 
+from leadline.controller.decisions import Decisions, PendingChanges
+from leadline.controller.state import ControlledPartition, ControlledTopic, ControllerState, RegisteredBroker
 from leadline.coordination import znodes
 from leadline.coordination.znodes import ReplicaAssignment
 from leadline.errors import (
@@ -285,3 +289,20 @@ def test_partitions_are_added() -> None:
     cluster.do(lambda: cluster.decisions.partitions("t", partitions))
     assert cluster.led(TopicPartition("t", 1)) == LeaderAndIsr(2, 0, (2, 0), 0)
     assert cluster.led(T0).leader_epoch == 0
+
+
+@pytest.mark.parametrize(("decided_zxid", "leader", "isr"), [(5, 2, (2, 3)), (9, 1, (1, 2, 3)), (0, 1, (1, 2, 3))])
+def test_a_new_controller_notices_that_a_broker_restarted_since_the_last_decision(
+    decided_zxid: int, leader: int, isr: tuple[int, ...]
+) -> None:
+    """Broker 1 registered at 7. It may have lost records that it acknowledged before. 0: the tree keeps no such id."""
+    brokers = {id: RegisteredBroker(id, 7 if id == 1 else 1, (), None) for id in (1, 2, 3)}
+    partition = ControlledPartition(ReplicaAssignment((1, 2, 3)), LeaderAndIsr(1, 0, (1, 2, 3), 4), 1)
+    partition.decided_zxid = decided_zxid
+    state = ControllerState(2, 2, brokers=brokers)
+    state.put_topic(ControlledTopic("t", UUID(int=1), {0: partition}))
+    exhaust(Decisions(state, "PLAINTEXT").start(PendingChanges()))
+    assert partition.decision is not None
+    assert (partition.decision.leader, partition.decision.isr) == (leader, isr)
+    assert (partition.decision.leader_epoch > 0) is (leader != 1)
+    assert set(state.brokers) == {1, 2, 3}

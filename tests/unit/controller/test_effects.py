@@ -157,10 +157,23 @@ def test_the_replicas_of_a_partition_share_its_state_unless_one_of_them_is_new()
     ]
 
 
+def test_leaders_of_many_partitions_are_sent_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(effects, "AT_ONCE", 3)
+    state, batch = controller_state(*[DECISION] * 4), RequestBatch()
+    for tp, _ in state.partitions():
+        batch.add_leader_and_isr((1, 2), tp)
+    portions = [
+        (to, [len(topic.partition_states) for topic in request.topic_states])
+        for to, request in batch.requests(state, LISTENER)
+        if isinstance(request, LeaderAndIsrRequest)
+    ]
+    assert portions == [(1, [3]), (1, [1]), (2, [3]), (2, [1])]
+
+
 def test_metadata_of_many_partitions_are_sent_in_portions_internal_topics_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(effects, "UPDATED_AT_ONCE", 3)
+    monkeypatch.setattr(effects, "AT_ONCE", 3)
     state = controller_state(*[DECISION] * 4)
     offsets = ControlledTopic("__consumer_offsets", UUID(int=9), dict(state.topics["t"].partitions))
     state.put_topic(offsets)

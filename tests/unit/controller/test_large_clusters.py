@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from leadline.controller import effects
-from leadline.controller.effects import UPDATED_AT_ONCE
+from leadline.controller.effects import AT_ONCE
 from leadline.coordination import znodes
 from leadline.coordination.znodes import PartitionStateNode
 from leadline.model import TopicPartition
@@ -77,7 +77,7 @@ def costs(partitions: int, brokers: int, *before: Event, event: Event) -> Costs:
 
 def updates(partitions: int) -> int:
     """How many UpdateMetadata one broker gets."""
-    return -(-partitions // UPDATED_AT_ONCE)
+    return -(-partitions // AT_ONCE)
 
 
 @pytest.mark.parametrize("before", [(), (take_over,)], ids=["take-over", "reassignment"])
@@ -136,7 +136,7 @@ def test_every_partition_of_a_failed_broker_is_led_by_another() -> None:
 
 
 def test_leaders_of_internal_topics_reach_all_brokers_before_those_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(effects, "UPDATED_AT_ONCE", 100)
+    monkeypatch.setattr(effects, "AT_ONCE", 100)
     names: list[str] = []
 
     async def main() -> None:

@@ -98,3 +98,21 @@ def test_not_all_calls_are_under_way_at_once(monkeypatch: pytest.MonkeyPatch) ->
 
     assert asyncio.run(tree_reader.gather(call, range(8))) == list(range(8))
     assert most == 3
+
+
+def test_no_more_tasks_are_made_than_there_are_arguments() -> None:
+    async def main() -> None:
+        running = list[int]()
+
+        async def double(number: int) -> int:
+            running.append(len(asyncio.all_tasks()))
+            await asyncio.sleep(0)
+            return 2 * number
+
+        assert await tree_reader.gather(double, [1, 2, 3]) == [2, 4, 6]
+        assert max(running) == 4, "three, and this one"
+        many = list(range(tree_reader.CALLS_AT_ONCE + 10))
+        assert await tree_reader.gather(double, many) == [2 * number for number in many]
+        assert max(running) == tree_reader.CALLS_AT_ONCE + 1
+
+    asyncio.run(main())

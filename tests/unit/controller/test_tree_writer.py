@@ -6,12 +6,12 @@ from leadline.controller.effects import Write
 from leadline.controller.tree_writer import write
 from leadline.coordination import znodes
 from leadline.coordination.tree import SetData
-from tests.support.memory_tree import MemoryTree
+from tests.support.memory_tree import CountingTree
 
 
 def test_writes_keep_their_order_in_transactions_that_a_tree_takes() -> None:
     async def main() -> None:
-        tree = MemoryTree()
+        tree = CountingTree()
         tree.put(znodes.CONTROLLER_EPOCH)
         order: list[str] = []
         writes: list[Write] = []
