@@ -13,7 +13,7 @@ from leadline.api.acls import create_acls, delete_acls, describe_acls
 from leadline.api.authorization import AUTHORIZATION, Authorization, check_complete
 from leadline.api.client_quotas import alter_client_quotas, describe_client_quotas
 from leadline.api.configs import alter_configs, describe_configs, incremental_alter_configs
-from leadline.api.context import ClientConnection, Context, Services
+from leadline.api.context import ClientConnection, Context, LongResponse, Services
 from leadline.api.delegation_tokens import (
     create_delegation_token,
     describe_delegation_token,
@@ -76,7 +76,7 @@ from leadline.wire.primitives import Piece
 
 M = TypeVar("M", bound=Message)
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")  # a client's name or version
-Answer = Message | Awaitable[Message | None] | None
+Answer = Message | Awaitable[Message | LongResponse | None] | None
 Reply = bytes | list[Piece]  # a whole frame, or its pieces
 
 # Takes the frame, and where the body of the request starts in it.
@@ -96,22 +96,36 @@ class Entry(NamedTuple):
     fast: FastPath | None  # tried first
     authorization: Authorization  # the rights that it needs, and how it is refused
     pipelined: bool  # the next request of the connection is served while the response to this one is awaited
+    from_followers: bool  # followers send it, too: they are counted apart, and its fast path serves them alone, exempt
 
 
-def _entry(request: type[M], handler: Callable[[M, Context], Answer], fast: FastPath | None = None) -> Entry:
+def _entry(
+    request: type[M],
+    handler: Callable[[M, Context], Answer],
+    fast: FastPath | None = None,
+    *,
+    from_followers: bool = False,
+) -> Entry:
     def serve(frame: Buffer, body_at: int, ctx: Context) -> Answer:
         """Bytes after the request are ignored, as Kafka does: librdkafka sends some with Metadata v12."""
         message, _ = decode_from(request, frame, ctx.version, body_at)
         return handler(message, ctx)
 
-    return _served_by(request, serve, fast)
+    return _served_by(request, serve, fast, from_followers=from_followers)
 
 
-def _served_by(request: type[Message], serve: Serve, fast: FastPath | None, *, pipelined: bool = False) -> Entry:
+def _served_by(
+    request: type[Message],
+    serve: Serve,
+    fast: FastPath | None,
+    *,
+    pipelined: bool = False,
+    from_followers: bool = False,
+) -> Entry:
     assert request.API_KEY is not None
     versions = request.VERSIONS
     name, authorization = request.__name__.removesuffix("Request"), AUTHORIZATION[request.API_KEY]
-    return Entry(request.API_KEY, name, versions, serve, fast, authorization, pipelined)
+    return Entry(request.API_KEY, name, versions, serve, fast, authorization, pipelined, from_followers)
 
 
 def api_versions(request: ApiVersionsRequest, ctx: Context) -> ApiVersionsResponse:
@@ -147,7 +161,7 @@ def by_key(*entries: Entry) -> dict[int, Entry]:
 
 TABLE = by_key(
     _served_by(messages.ProduceRequest, serve_produce, produce_by_template, pipelined=True),
-    _entry(messages.FetchRequest, fetch, fast=fetch_by_follower),
+    _entry(messages.FetchRequest, fetch, fast=fetch_by_follower, from_followers=True),
     _entry(messages.ListOffsetsRequest, list_offsets),
     _entry(messages.MetadataRequest, metadata),
     _served_by(messages.OffsetCommitRequest, serve_offset_commit, commit_by_template),

@@ -4,7 +4,7 @@ Pure: a table, and questions to what a client may do.
 
 A request has requirements, each for a part of it. A requirement is met by any one of its rights. Where it is not met,
 the refusal says what the response shows: an error in all of it, an error in the part that names the resource, less
-than there is, or less detail. A requirement is looked at before it is known whether the resource exists.
+than there is, or less detail. A requirement is checked before the resource is looked up.
     a request of THE TABLE without an entry here cannot be served: `api` fails to import
     a request without requirements says why
 
@@ -28,31 +28,31 @@ from leadline.security.authorizer import ClientPermissions
 
 
 class ShownRefusal(Enum):
-    """What a response shows of what is not allowed."""
+    """How a response treats a resource that the client may not use."""
 
     RESPONSE = "the whole response carries the error, in each of its parts"
     PART = "the part that names the resource carries the error"
-    HIDDEN = "what is not allowed is left out, without an error"
+    HIDDEN = "forbidden resources are left out, without an error"
     DETAIL = "a detail is left out"
 
 
 class Right(NamedTuple):
     operation: AclOperation
     resource_type: ResourceType
-    anywhere: bool = False  # on any resource of the type, whatever its name
+    anywhere: bool = False  # on any resource of the type
 
 
 class Requirement(NamedTuple):
     part: str  # of the request
     any_of: tuple[Right, ...]  # one of them is enough
     refusal: ShownRefusal
-    error: type[WireError] | None  # None: nothing says that something was left out
+    error: type[WireError] | None  # None: the response does not show that something was left out
     message: str | None  # beside the error, where the response has room for it
     versions: range  # of the request
     is_audited: bool = True  # whether the audit log has a line for each denial, as in Kafka
 
     def refusal_error(self) -> WireError | None:
-        """None if what is not allowed is left out silently."""
+        """None if forbidden resources are left out silently."""
         return None if self.error is None else self.error(self.message or MESSAGES[self.error])
 
 
@@ -105,7 +105,7 @@ def permitted(permissions: Permissions, requirement: Requirement, names: Iterabl
 
 
 def refused(permissions: Permissions, requirement: Requirement, name: str | None = CLUSTER_NAME) -> WireError | None:
-    """The error to answer with; None if it is met, or if what is not allowed is left out silently."""
+    """The error to respond with; None if it is met, or if forbidden resources are left out silently."""
     return None if permits(permissions, requirement, name) else requirement.refusal_error()
 
 
@@ -198,10 +198,10 @@ _AUTHORIZED_CLUSTER_OPERATIONS = _need(
     "authorized operations of the cluster", _cluster(AclOperation.DESCRIBE), refusal=_DETAIL
 )
 _LOGIN = "it is part of a login, or comes before one"
-_NEWER_GROUPS = "it is refused with UNSUPPORTED_VERSION before anything is looked at"
+_NEWER_GROUPS = "it is refused with UNSUPPORTED_VERSION before anything is checked"
 _TOKEN_HOLDER = "whether the client is the owner or a renewer decides"
 
-OWN_REQUEST = Authorization("a request of this broker to itself", (), "nobody else could have sent it")
+OWN_REQUEST = Authorization("a request of this broker to itself", (), "no client can have sent it")
 
 AUTHORIZATION: Mapping[int, Authorization] = {
     0: Authorization(

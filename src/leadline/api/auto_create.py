@@ -23,7 +23,9 @@ async def auto_create(name: str, ctx: Context) -> CachedTopic:
     check_name(name, metadata.topics)
     new_topic, cluster = _new_topic(name, ctx), ctx.services.cluster
     assignment = cluster.spread(metadata.racks, new_topic.partitions, new_topic.factor)
-    ctx.mutation_quota(None).record(len(assignment), ctx.services.clock.now_ms())  # it counts; nobody is throttled yet
+    ctx.mutation_quota(None).record(
+        len(assignment), ctx.services.clock.now_ms()
+    )  # it counts, but throttles no client yet
     return await cluster.create_topic(name, assignment, new_topic.config)
 
 

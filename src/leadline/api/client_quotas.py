@@ -1,6 +1,6 @@
 """DescribeClientQuotas and AlterClientQuotas: the quotas of users, client ids and addresses.
 
-Both go to the tree, and every broker of a cluster serves them. `security/quota_nodes.py` says what is valid, in Kafka's
+Both go to the tree, and every broker of a cluster serves them. `security/quota_nodes.py` has the rules, in Kafka's
 words.
 """
 
@@ -24,7 +24,6 @@ from leadline.security.quota_nodes import (
     names_of,
     quota_values_in,
 )
-from leadline.security.quota_store import address_of
 from leadline.wire.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -102,7 +101,7 @@ async def _alter(
     store = ctx.services.client_configs
     try:
         entity = entity_of_request(names.items())
-        if isinstance(entity, IpEntity) and entity.ip is not DEFAULT and await address_of(entity.ip) is None:
+        if isinstance(entity, IpEntity) and entity.ip is not DEFAULT and await store.address_of(entity.ip) is None:
             raise InvalidRequest(f"{znodes.sanitize(entity.ip)} is not a valid IP or resolvable host.")
         changes = [QuotaAlteration(op.key, None if op.remove else op.value) for op in ops]
         if validate_only:

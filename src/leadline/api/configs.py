@@ -1,4 +1,4 @@
-"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: the settings of topics and brokers."""
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: the settings of topics and brokers, and log levels."""
 
 import json
 import re
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from leadline.api.broker_loggers import alter_levels, check_levels, describe_loggers
 from leadline.api.context import Context
 from leadline.api.explanations import explanations
 from leadline.config.alter import AlterConfigOp, ConfigChange, NotApplicable, altered_broker, altered_topic
@@ -31,11 +32,10 @@ from leadline.wire.messages import (
 )
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
-GROUP = 32  # of Kafka 3.9
-REBALANCES = "leadline.rebalances"
+REBALANCES = "leadline.rebalances."  # and the id of a group
 
 # Of a request, for the table of authorization.
-PARTS = {TOPIC: "topics", BROKER: "brokers", BROKER_LOGGER: "brokers", CLIENT_METRICS: "brokers", GROUP: "groups"}
+PARTS = {TOPIC: "topics", BROKER: "brokers", BROKER_LOGGER: "brokers", CLIENT_METRICS: "brokers"}
 ALL_BROKERS = ""
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 
@@ -57,8 +57,9 @@ class Resource(NamedTuple):
 async def describe_configs(request: DescribeConfigsRequest, ctx: Context) -> DescribeConfigsResponse:
     """DescribeConfigs, v0-4.  v1 sources and synonyms · v3 types and documentation.
 
-    Leadline also describes groups (type 32), which Kafka 3.8 rejects. A group has one read-only entry,
-    `leadline.rebalances`: a JSON list of the last rebalances, the newest last. A rebalance is an object:
+    A broker has further entries that are returned only if the request names them: see `explanations`. If it names
+    nothing but `leadline.rebalances.GROUP`, it is a request about groups, whose rights count. Such an entry is a JSON
+    list of the last rebalances of a group that this broker coordinates, the newest last. A rebalance is an object:
         began_ms, took_ms       the start and the duration; took_ms and all *_after are null until it ends
         state                   the state of the group before: Empty, Stable, CompletingRebalance
         causes, more_causes     a list of objects, beginning with the first cause, and the number of further causes:
@@ -66,7 +67,7 @@ async def describe_configs(request: DescribeConfigsRequest, ctx: Context) -> Des
                                 reason (from the client, or null)
         outcome                 stable, empty, interrupted (by the next rebalance), or null
         generation_before, generation_after, members_before, members_after
-    A broker has further entries that are returned only if the request names them: see `explanations`.
+    Apache Kafka's brokers leave out entries that they do not have.
     """
     results = []
     for requested in request.resources:
@@ -83,14 +84,18 @@ async def describe_configs(request: DescribeConfigsRequest, ctx: Context) -> Des
 
 
 async def _describe(resource: Resource, names: list[str] | None, ctx: Context) -> list[ConfigEntry]:
+    if resource.type == BROKER and (groups := _groups_in(names)):
+        _check_broker(resource.name, "Broker", ctx)
+        return [_rebalances(group_id, ctx) for group_id in groups]
     resource.check_access(ctx)
     layers = ctx.services.layers()
     if resource.type == TOPIC:
         check_name(resource.name)
         ctx.services.metadata.topic(resource.name)
         return describe_topic(layers, await ctx.services.configs.of_topic(resource.name), names)
-    if resource.type == GROUP:
-        return [_rebalances(resource.name, ctx)]
+    if resource.type == BROKER_LOGGER:
+        _check_own_loggers(resource.name, ctx)
+        return describe_loggers(names)
     if resource.type != BROKER:
         raise InvalidRequest(InvalidRequest.usual)
     if resource.name == ALL_BROKERS:
@@ -99,12 +104,20 @@ async def _describe(resource: Resource, names: list[str] | None, ctx: Context) -
     return [*describe_broker(layers, names), *explanations(names, ctx.services.replicas, ctx.services.clock.now_ms())]
 
 
+def _groups_in(names: list[str] | None) -> list[str]:
+    """The groups whose rebalances are requested, if nothing else is."""
+    groups = [name.removeprefix(REBALANCES) for name in names or () if name.startswith(REBALANCES)]
+    return groups if len(groups) == len(names or ()) else []
+
+
 def _rebalances(group_id: str, ctx: Context) -> ConfigEntry:
+    if (refusal := ctx.refused("groups", group_id)) is not None:
+        raise refusal
     group = ctx.services.groups.find(group_id)
     if group is None:
         raise GroupIdNotFound(f"group {group_id} does not exist")
     return ConfigEntry(
-        name=REBALANCES,
+        name=f"{REBALANCES}{group_id}",
         value=json.dumps([rebalance.to_json() for rebalance in group.rebalances.rebalances]),
         source=ConfigSource.DEFAULT,
         read_only=True,
@@ -123,6 +136,17 @@ def _check_broker(name: str, kind: str, ctx: Context) -> None:
         raise InvalidRequest(f"Unexpected broker id, expected {me} or empty string, but received {name}")
 
 
+def _check_own_loggers(name: str, ctx: Context) -> None:
+    """They are those of one broker, not of all."""
+    me = ctx.services.metadata.me.id
+    if name == ALL_BROKERS:
+        raise InvalidRequest("Broker id must not be empty")
+    if not _INTEGER.fullmatch(name):
+        raise InvalidRequest(f"Broker id must be an integer, but it is: {name}")
+    if int(name) != me:
+        raise InvalidRequest(f"Unexpected broker id, expected {me} but received {name}")
+
+
 def _entry(entry: ConfigEntry, request: DescribeConfigsRequest, version: int) -> _Entry:
     return _Entry(
         name=entry.name,
@@ -132,7 +156,7 @@ def _entry(entry: ConfigEntry, request: DescribeConfigsRequest, version: int) ->
         config_source=entry.source,
         is_sensitive=entry.sensitive,
         config_type=0 if entry.kind is None else entry.kind,
-        documentation=entry.documentation if request.include_documentation else None,
+        documentation=entry.documentation if request.include_documentation or not entry.documentation else None,
         synonyms=[
             DescribeConfigsResponse.DescribeConfigsSynonym(
                 name=synonym.name, value=synonym.value, source=synonym.source
@@ -206,8 +230,10 @@ async def _alter(resource: Resource, edit: ConfigEdit, ctx: Context) -> tuple[in
     try:
         if edit.repeated:
             raise InvalidRequest("Each resource must appear at most once.")
-        change = _alter_topic if resource.type == TOPIC else _alter_broker
-        await change(resource, edit, ctx)
+        if resource.type == BROKER_LOGGER and edit.keep:
+            _alter_loggers(resource, edit, ctx)
+        else:
+            await (_alter_topic if resource.type == TOPIC else _alter_broker)(resource, edit, ctx)
     except InvalidSetting as error:
         is_config = resource.type == TOPIC or isinstance(error, NotApplicable)
         prefix = f"Invalid config value for resource ConfigResource(type=TOPIC, name='{resource.name}'): "
@@ -234,6 +260,19 @@ async def _alter_topic(resource: Resource, edit: ConfigEdit, ctx: Context) -> No
         await ctx.services.cluster.alter_topic_config(resource.name, altered)
 
 
+def _alter_loggers(resource: Resource, edit: ConfigEdit, ctx: Context) -> None:
+    changes = edit.changes(of_topic=True)
+    resource.check_access(ctx)
+    me = ctx.services.metadata.me.id
+    if not _INTEGER.fullmatch(resource.name):
+        raise InvalidRequest(f"Node id must be an integer, but it is: {resource.name}")
+    if int(resource.name) != me:
+        raise InvalidRequest(f"Unexpected node id. Expected {me}, but received {resource.name}")
+    check_levels(changes)
+    if not edit.only_check:
+        alter_levels(changes)
+
+
 async def _alter_broker(resource: Resource, edit: ConfigEdit, ctx: Context) -> None:
     changes = edit.changes(of_topic=False)
     if resource.type != BROKER:
@@ -251,7 +290,7 @@ async def _alter_broker(resource: Resource, edit: ConfigEdit, ctx: Context) -> N
             ctx.services.check_security(replace(layers, dynamic_broker=after).settings())
         return after
 
-    altered()  # raises what is wrong with it; as in Kafka, to anybody
+    altered()  # raises the error of the value, to any client, as in Kafka
     resource.check_access(ctx)
     if not edit.only_check:
         if not for_all:

@@ -1,8 +1,9 @@
-"""The context of a request: the parts of the broker, its connection, and what its client may do."""
+"""The context of a request: the parts of the broker, its connection, and the rights of its client."""
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadline.api.authorization import Authorization, Requirement, Right, decide
@@ -11,6 +12,7 @@ from leadline.api.fast.grants import NO_ACLS, Grants
 from leadline.api.fast.produce_templates import ProduceTemplates
 from leadline.api.fetch_sessions import Sessions
 from leadline.api.request_meter import RequestMeter
+from leadline.api.request_metrics import RequestMetrics
 from leadline.cluster.dynamic_configs import DynamicConfigs
 from leadline.cluster.metadata_cache import MetadataCache
 from leadline.cluster.peer_monitor import PeerMonitor
@@ -31,7 +33,7 @@ from leadline.log.log_dirs import LogDirs
 from leadline.replication.replicas import Replicas
 from leadline.runtime.ports import Time
 from leadline.security.acl_store import AclStore
-from leadline.security.acls import CLUSTER_NAME, PatternType, ResourceType
+from leadline.security.acls import CLUSTER_NAME, SUPPORTED_OPERATIONS, AclOperation, PatternType, ResourceType
 from leadline.security.audit import AuditLog, AuditRecord
 from leadline.security.authorizer import Authorizer, ClientPermissions
 from leadline.security.client_quotas import ClientQuotas
@@ -41,6 +43,7 @@ from leadline.security.quota_store import QuotaStore
 from leadline.security.scram_users import ScramUserCredentials
 from leadline.security.token_bucket import MutationQuota
 from leadline.security.token_store import TokenStore
+from leadline.wire.classes import Message
 
 if TYPE_CHECKING:
     from leadline.api.fast.follower_fetch import FollowerFetch
@@ -78,6 +81,7 @@ class Services:
     quotas: ClientQuotas = field(default_factory=ClientQuotas)
     content_checks: ContentChecks = field(default_factory=ContentChecks)
     down_conversions: DownConversions = field(default_factory=DownConversions)
+    request_metrics: RequestMetrics = field(default_factory=RequestMetrics)
 
     @property
     def config(self) -> BrokerConfig:
@@ -96,16 +100,19 @@ class Services:
 class ClientConnection:
     """A connection as handlers see it. Fast paths keep state here that the next request may repeat.
 
-    Who has logged in as somebody else has nothing of what was kept before.
+    A login as another principal clears this state.
     """
 
-    __slots__ = ("_permissions", "_principal", "follower_fetch", "grants", "host", "last_commit", "listener")
+    __slots__ = (
+        "_permissions", "_principal", "follower_fetch", "grants", "host", "is_follower", "last_commit", "listener",
+    )  # fmt: skip
 
     last_commit: "OffsetCommitOutline | OffsetCommitRequestTemplate | None"
     follower_fetch: "FollowerFetch | None"
 
     def __init__(self, host: str, listener: str, principal: Principal = ANONYMOUS) -> None:
         self.host, self.listener = host, listener
+        self.is_follower = False  # its last fetch was that of a follower
         self.principal = principal
 
     @property
@@ -123,6 +130,12 @@ class ClientConnection:
         if self._permissions is None:
             self._permissions = authorizer.client(self._principal, host_address(self.host))
         return self._permissions
+
+
+class LongResponse(NamedTuple):
+    """A response that is encoded over several turns of the loop."""
+
+    message: Message
 
 
 class _AllNames:
@@ -149,7 +162,7 @@ class Context(NamedTuple):
     meter: RequestMeter | None = None  # None: no quota is in force
 
     def permits(self, part: str, name: str | None = CLUSTER_NAME, references: int = 1) -> bool:
-        """Whether the client may do what this part needs, to a resource that the request names so many times."""
+        """Whether the client has the right that this part needs. `references`: how often the resource is named."""
         return self.services.acls is None or self._decide(part, name, references, self.services.acls.authorizer)
 
     def permitted(self, part: str, names: Iterable[str]) -> Container[str]:
@@ -169,7 +182,12 @@ class Context(NamedTuple):
         if self.services.acls is None:
             return ALL_OPERATIONS[resource_type]
         permissions = self.client.permissions(self.services.acls.authorizer)
-        return permissions.authorized_operations(resource_type, name)
+        operations = permissions.authorized_operations(resource_type, name)
+        if self.services.audit.is_logged(allowed=False, requested=False):
+            for operation in SUPPORTED_OPERATIONS[resource_type]:
+                allowed = bool(operations & 1 << operation)
+                self.services.audit.filtered(self._record(permissions, allowed, operation, resource_type, name))
+        return operations
 
     def mutation_quota(self, api_key: int | None) -> MutationQuota:
         """What the client may create and delete. None: of a request that creates something on the way."""
@@ -178,7 +196,7 @@ class Context(NamedTuple):
         return services.quotas.mutation_quota(user, self.client_id, api_key, self.version, now_ms)
 
     def note_no_broker(self) -> None:
-        """A request among brokers is refused, since its sender is none. It is throttled like that of any client."""
+        """An inter-broker request is refused: its sender is not a broker. It is throttled like any client's."""
         if self.meter is not None:
             self.meter.refused()
 
@@ -203,7 +221,12 @@ class Context(NamedTuple):
     def _decide(self, part: str, name: str | None, references: int, authorizer: Authorizer) -> bool:
         permissions, requirement = self.client.permissions(authorizer), self.authorization.of(part, self.version)
         allowed, right = decide(permissions, requirement, name)
-        if name is not None and self.services.audit.is_logged(allowed, requirement.is_audited):
+        audit = self.services.audit
+        if name is not None and len(requirement.any_of) > 1 and audit.is_logged(allowed=False, requested=False):
+            for lacking in takewhile(lambda other: other is not right, requirement.any_of):
+                resource = CLUSTER_NAME if lacking.resource_type is ResourceType.CLUSTER else name
+                audit.filtered(self._record(permissions, False, lacking.operation, lacking.resource_type, resource))
+        if name is not None and audit.is_logged(allowed, requirement.is_audited):
             self._log(permissions, allowed, right, name, references, requirement)
         return allowed
 
@@ -217,10 +240,7 @@ class Context(NamedTuple):
         requirement: Requirement,
     ) -> None:
         resource = CLUSTER_NAME if right.resource_type is ResourceType.CLUSTER else name
-        record = AuditRecord(
-            permissions.principal, allowed, right.operation, permissions.host, right.resource_type,
-            resource, self.authorization.name, references,
-        )  # fmt: skip
+        record = self._record(permissions, allowed, right.operation, right.resource_type, resource, references)
         if right.anywhere:
             record = record._replace(name=NO_RESOURCE, references=0, pattern_type=PatternType.UNKNOWN)
         audit = self.services.audit
@@ -230,3 +250,15 @@ class Context(NamedTuple):
             audit.denied(record, self.services.clock.now_ms())
         else:
             audit.filtered(record)
+
+    def _record(
+        self,
+        permissions: ClientPermissions,
+        allowed: bool,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str,
+        references: int = 1,
+    ) -> AuditRecord:
+        host, request = permissions.host, self.authorization.name
+        return AuditRecord(permissions.principal, allowed, operation, host, resource_type, name, request, references)

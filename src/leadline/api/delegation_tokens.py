@@ -1,6 +1,6 @@
-"""The requests for delegation tokens: a client that has logged in creates them, and hands them on.
+"""The requests for delegation tokens: a client that has logged in creates them, and passes them on.
 
-Any broker serves them. Whoever has not logged in, or has logged in by a token, gets none. An error has no times.
+Any broker serves them. A client without a login, or with a login by token, gets none. An error has no times.
 """
 
 from leadline.api.context import Context
@@ -27,7 +27,7 @@ from leadline.wire.messages import (
 )
 
 NEVER_MS = -1
-REQUESTER_VERSION = 3  # from it on, who asked for a token may be another than its owner
+REQUESTER_VERSION = 3  # from it on, the requester of a token may differ from its owner
 
 _Described = DescribeDelegationTokenResponse.DescribedDelegationToken
 _Renewer = DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer
@@ -137,14 +137,14 @@ def _described(token: DelegationToken, hmac: bytes, ctx: Context) -> _Described:
 
 
 def _check_login(ctx: Context) -> None:
-    """Who logged in by a token could otherwise live on beyond its end."""
+    """A client that logged in by a token could otherwise keep its access after the token expires."""
     principal = ctx.client.principal
     protocol = ctx.services.settings.listeners.named(ctx.client.listener).protocol
     is_stranger = protocol is SecurityProtocol.PLAINTEXT or (
         protocol is SecurityProtocol.SSL and principal == ANONYMOUS
     )
     if is_stranger or principal.token_authenticated:
-        raise DelegationTokenRequestNotAllowed("tokens are for those who log in, and not by a token")
+        raise DelegationTokenRequestNotAllowed("delegation tokens require a login that is not by token")
 
 
 def _store(ctx: Context) -> TokenStore:

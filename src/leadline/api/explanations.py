@@ -15,6 +15,7 @@ only if a request has this name. Its value is a JSON object:
                                 and caught_up_ms (the last time at which it had caught up)
     follows                     null, unless this broker is a follower: state, offset (the next to fetch), why (the
                                 reason of a pause or failure, or "")
+    offline                     null, or why nothing can be read here
     history                     elections, isr_changes, truncations, the newest last: see `replication.history`
 """
 
@@ -66,6 +67,7 @@ def explain(hosted: HostedPartition, me: BrokerId, now_ms: int) -> dict[str, obj
         "epochs": [list(entry) for entry in log.epochs.entries],
         "leads": None if hosted.leader_state is None else _explain_leader(hosted.leader_state),
         "follows": None if hosted.follower_state is None else _explain_follower(hosted.follower_state, now_ms),
+        "offline": log.why_offline or None,
         "history": hosted.history.as_values(),
     }
 

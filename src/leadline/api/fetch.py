@@ -44,6 +44,7 @@ def fetch(request: FetchRequest, ctx: Context) -> FetchResponse | Awaitable[Fetc
         return _failed(request, UnknownServerError.code, ctx.version)
     services = ctx.services
     params = FetchParams(request, ctx.version, services.config)
+    ctx.client.is_follower = params.is_follower
     _limit(params, ctx)
     acls, now_ms, access, is_broker = services.acls, services.clock.now_ms(), None, params.is_follower
     if acls is not None and is_broker:
@@ -152,8 +153,7 @@ class Fetch:
         if (emptied := _emptied(response, params, self._ctx)) is not None:
             return self._unsent(emptied)
         context.respond(partitions, self._reader.unsettled)
-        if params.is_follower:
-            self._count(reported)
+        self._count(partitions)
         if params.version >= LEADERS_FROM:
             response.node_endpoints = self._leaders(partitions)
         return response
@@ -167,13 +167,23 @@ class Fetch:
             emptied.session_id = context.session_id
         return emptied
 
-    def _count(self, reported: list[FetchedPair]) -> None:
-        """Replicas in sync count as well: the limit of the throttle is for all together."""
-        replicas = self._replicas
-        for key, part in reported:
-            size = length_of(part)
-            if size and replicas.hosted[self._reader.tp_of(key)].is_throttled():
-                replicas.throttles.leader.record(size, self._clock.now_ms())
+    def _count(self, partitions: list[FetchedPair]) -> None:
+        """Count the bytes that leave, for metrics and throttles. A throttle limits replicas in sync as well."""
+        read, is_follower, replicated = self._reader.hosted, self._params.is_follower, 0
+        for key, part in partitions:
+            hosted, size = read.get(key), length_of(part)
+            if hosted is None:
+                continue
+            metrics = hosted.topic_metrics
+            metrics.fetch_requests += 1
+            if not is_follower:
+                metrics.bytes_out += size
+            elif size:
+                replicated += size
+                if hosted.is_throttled():
+                    self._replicas.throttles.leader.record(size, self._clock.now_ms())
+        if replicated:
+            self._replicas.context.topic_metrics.replication_bytes_out += replicated
 
     def _leaders(self, partitions: list[FetchedPair]) -> list[FetchResponse.NodeEndpoint]:
         """The endpoints of the leaders that the response names."""

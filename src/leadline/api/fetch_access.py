@@ -5,7 +5,7 @@ allowed before, at the same version of the ACLs, needs no decision: then there i
 without an authorizer.
     a topic id is looked up first; whether the topic exists is not looked up without the right
     a follower without the right changes nothing: its position is not reported
-    a fetch that waits is decided again once an ACL has changed: what it waits for may be denied by then
+    a fetch that waits is decided again once an ACL has changed: its topics may be denied by then
 """
 
 from leadline.api.context import Context

@@ -1,4 +1,4 @@
-"""What a Fetch asks for: who fetches, how much, up to where; and the partitions that it names, with their positions.
+"""The parameters of a Fetch: replica, limits, isolation; and the partitions that it names, with their positions.
 
 Pure: reads the request only.
 """

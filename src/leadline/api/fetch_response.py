@@ -19,9 +19,7 @@ from leadline.wire.messages import FetchResponse
 from leadline.wire.primitives import id_of, piece_length
 
 FetchedPartition = FetchResponse.PartitionData
-FetchedPair = tuple[
-    TopicIdPartition, FetchedPartition
-]  # a partition by its name or id, and what the response says of it
+FetchedPair = tuple[TopicIdPartition, FetchedPartition]  # a partition by its name or id, and its part of the response
 
 
 # Kafka answers with these before it reads the partition, or instead of what it read.

@@ -104,7 +104,7 @@ class Session:
                 watcher.end()
 
     def authorize(self, client: Grants, version: int, now_ms: int) -> None:
-        """All partitions are looked at again if another client fetches, or the ACLs have changed."""
+        """All partitions are read again if another client fetches, or the ACLs have changed."""
         if self.authorized_client is not client or self.acl_version != version:
             self.authorized_client, self.acl_version = client, version
             self.read_all(now_ms)
@@ -159,10 +159,11 @@ class Sessions:
     def __init__(self, slots: int, draw: Callable[[int, int], int]) -> None:
         self.slots, self._draw = slots, draw  # a random number between two, both included
         self.by_id: dict[int, Session] = {}
+        self.evictions = 0  # of sessions that were used long ago, for new ones
 
     def open(self, positions: Mapping[TopicIdPartition, FetchPosition], by_id: bool, now_ms: int) -> Session | None:
         """None if there is no room: the client then fetches without a session."""
-        if self._positions() + len(positions) > MOST_POSITIONS:
+        if self.position_count() + len(positions) > MOST_POSITIONS:
             return None
         if len(self.by_id) >= self.slots and not self._evict(now_ms):
             return None
@@ -172,7 +173,8 @@ class Sessions:
         self.by_id[session.id] = session
         return session
 
-    def _positions(self) -> int:
+    def position_count(self) -> int:
+        """In all sessions together."""
         return sum(len(session.positions) for session in self.by_id.values())
 
     def _new_id(self) -> int:
@@ -187,6 +189,7 @@ class Sessions:
         if now_ms - oldest.last_used_ms < MIN_EVICTION_MS:
             return False
         self.close(oldest.id)
+        self.evictions += 1
         return True
 
     def resume(
@@ -205,8 +208,8 @@ class Sessions:
         if epoch != session.epoch:
             raise InvalidFetchSessionEpoch(f"fetch session {session_id} expects epoch {session.epoch}, not {epoch}")
         if by_id is not session.by_id:
-            raise FetchSessionTopicIdError(f"fetch session {session_id} goes by {'names' if by_id else 'ids'}")
-        if changed and self._positions() + len(changed) > MOST_POSITIONS:
+            raise FetchSessionTopicIdError(f"fetch session {session_id} uses {'names' if by_id else 'ids'}")
+        if changed and self.position_count() + len(changed) > MOST_POSITIONS:
             self.close(session_id)
             raise FetchSessionIdNotFound(f"fetch session {session_id} was closed: it grew too large")
         session.update(changed.items(), forgotten)

@@ -4,12 +4,14 @@ ControlledShutdown, AlterPartition and AllocateProducerIds to it.
 A request of an older controller, or one for an earlier run of this broker, is rejected.
 """
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
 from leadline.api.authorization import OWN_REQUEST
 from leadline.api.context import ClientConnection, Context, Services
+from leadline.coordination.tree import SessionExpired
 from leadline.errors import (
     ClusterAuthorizationFailed,
     FencedLeaderEpoch,
@@ -17,6 +19,7 @@ from leadline.errors import (
     IneligibleReplica,
     LogDirFailed,
     OperationNotAttempted,
+    StaleBrokerEpoch,
     StaleControllerEpoch,
     StorageError,
     UnknownTopicId,
@@ -25,6 +28,7 @@ from leadline.errors import (
 )
 from leadline.model import DURING_DELETE, NO_EPOCH, NO_ID, NONE, BrokerId, TopicId, TopicPartition
 from leadline.replication.partition import ANY_EPOCH, LeaderAndIsr, Proposal
+from leadline.replication.replicas import Replicas
 from leadline.runtime.turns import over_turns
 from leadline.wire.classes import Message
 from leadline.wire.messages import (
@@ -48,6 +52,8 @@ EPOCHS_FROM, DELETES_FROM = 3, 3  # StopReplica has leader epochs, and a deletio
 IDS_TO_ALTER_FROM, STATES_FROM = 2, 3  # AlterPartition
 
 M = TypeVar("M", bound=Message)
+log = logging.getLogger(__name__)
+
 Q = TypeVar("Q", bound=Message)
 E = TypeVar("E", bound="ErrorResponse")
 _State = LeaderAndIsrRequest.LeaderAndIsrPartitionState
@@ -122,7 +128,10 @@ async def leader_and_isr(request: LeaderAndIsrRequest, ctx: Context) -> LeaderAn
     topics = [(topic.topic_name, topic.topic_id, topic.partition_states) for topic in request.topic_states]
     if ctx.version < BY_TOPIC_FROM:
         topics = [(state.topic_name, NO_ID, [state]) for state in request.ungrouped_partition_states]
-    await services.configs.of_topics(list({name for name, _, _ in topics}))
+    try:
+        await services.configs.of_topics(list({name for name, _, _ in topics}))
+    except SessionExpired:  # with the next session this broker has another epoch, and is sent everything again
+        return _failed_leader_and_isr(request, ctx.version, StaleBrokerEpoch.code)
     placed = [(n, state) for n, (_, _, states) in enumerate(topics) for state in states]
     missing: dict[TopicPartition, TopicId | None] = {}
     async for n, state in over_turns(placed):
@@ -175,13 +184,13 @@ def _check_state(tp: TopicPartition, topic_id: TopicId, state: _State, services:
     """Kafka's order: the disk, the id, the epoch, the assignment."""
     hosted, dirs = services.replicas.hosted.get(tp), services.dirs
     if hosted is not None and hosted.log.offline:
-        raise StorageError(f"{tp} is offline here: its log directory failed")
+        hosted.log.refuse()
     if tp in dirs.uncreated:
         raise StorageError(dirs.uncreated[tp])
     if hosted is None and tp not in dirs.logs and dirs.offline and not state.is_new:
-        raise StorageError(f"{tp} may lie in a log directory that failed: {', '.join(dirs.offline)}")
+        raise StorageError(f"{tp} may be in a log directory that failed: {', '.join(dirs.offline)}")
     if hosted is not None:
-        if NO_ID != topic_id != hosted.log.topic_id is not None:
+        if topic_id != NO_ID and hosted.log.topic_id is not None and topic_id != hosted.log.topic_id:
             raise InconsistentTopicId(f"{tp} has topic id {hosted.log.topic_id} here, not {topic_id}")
         if state.leader_epoch <= hosted.epoch:
             raise StaleControllerEpoch(f"{tp} has leader epoch {hosted.epoch}, the request {state.leader_epoch}")
@@ -206,14 +215,16 @@ async def stop_replica(request: StopReplicaRequest, ctx: Context) -> StopReplica
         ctx.services.metadata.check(request.controller_epoch, request.broker_epoch)
     except WireError as error:
         return StopReplicaResponse(error_code=error.code)
+    stops, replicas = _stops(request, ctx.version), ctx.services.replicas
+    codes = {tp: _stop_error(tp, leader_epoch, ctx.services) for tp, leader_epoch, _ in stops}
+    admitted = {tp: delete for tp, _, delete in stops if codes[tp] == NONE}
+    failed = await replicas.release(*(tp for tp, delete in admitted.items() if not delete))
+    failed |= await replicas.drop(*(tp for tp, delete in admitted.items() if delete))
+    codes |= dict.fromkeys(failed, StorageError.code)
     return StopReplicaResponse(
         partition_errors=[
-            _StoppedPartition(
-                topic_name=tp.topic,
-                partition_index=tp.partition,
-                error_code=await _stop(tp, leader_epoch, ctx.services, delete=delete),
-            )
-            for tp, leader_epoch, delete in _stops(request, ctx.version)
+            _StoppedPartition(topic_name=tp.topic, partition_index=tp.partition, error_code=codes[tp])
+            for tp, _, _ in stops
         ]
     )
 
@@ -232,27 +243,27 @@ def _stops(request: StopReplicaRequest, version: int) -> list[tuple[TopicPartiti
     return [(tp, NO_EPOCH, request.delete_partitions) for tp in (*flat, *grouped)]
 
 
-async def _stop(tp: TopicPartition, leader_epoch: int, services: Services, *, delete: bool) -> int:
-    """Also deletes a log that is not hosted: the topic was deleted while this broker was down."""
+def _stop_error(tp: TopicPartition, leader_epoch: int, services: Services) -> int:
+    """Why a partition is not stopped.
+
+    A log that is not hosted is: the topic was deleted while this broker was down. So is one that went offline alone.
+    """
     hosted = services.replicas.hosted.get(tp)
-    try:
-        if hosted is not None and hosted.log.offline:
-            raise StorageError(f"{tp} is offline here: its log directory failed")
-        if hosted is not None and leader_epoch not in (DURING_DELETE, NO_EPOCH) and leader_epoch < hosted.epoch:
-            raise FencedLeaderEpoch(f"{tp} has leader epoch {hosted.epoch}, the request {leader_epoch}")
-        if delete:
-            await services.replicas.drop(tp)
-        else:
-            await services.replicas.release(tp)
-    except WireError as error:
-        return error.code
-    except LogDirFailed:
+    if hosted is None:
+        return NONE
+    if hosted.log.offline and services.dirs.offline_log(tp) is None:
         return StorageError.code
+    if leader_epoch not in (DURING_DELETE, NO_EPOCH) and leader_epoch < hosted.epoch:
+        return FencedLeaderEpoch.code
     return NONE
 
 
-def update_metadata(request: UpdateMetadataRequest, ctx: Context) -> UpdateMetadataResponse:
-    """UpdateMetadata, v0-8: live brokers, and leaders of partitions.  v5 by topic, broker epoch · v7 topic ids."""
+async def update_metadata(request: UpdateMetadataRequest, ctx: Context) -> UpdateMetadataResponse:
+    """UpdateMetadata, v0-8: live brokers, and leaders of partitions.  v5 by topic, broker epoch · v7 topic ids.
+
+    A partition that moved to other brokers is given up now. If the controller could not reach this broker then, no
+    StopReplica comes, and its log stays on disk, as with Kafka.
+    """
     try:
         deleted = ctx.services.metadata.update(request)
     except WireError as error:
@@ -262,7 +273,19 @@ def update_metadata(request: UpdateMetadataRequest, ctx: Context) -> UpdateMetad
         ctx.services.offsets.topic_deleted(name)
     metadata = ctx.services.metadata
     ctx.services.replicas.alive(dict.fromkeys(metadata.brokers, ANY_EPOCH), metadata.broker_epoch)
+    await _give_up_moved(request, ctx.services.replicas)
     return UpdateMetadataResponse()
+
+
+async def _give_up_moved(request: UpdateMetadataRequest, replicas: Replicas) -> None:
+    """Partitions that this broker holds, and that others replicate in a later epoch."""
+    states = [(topic.topic_name, state) for topic in request.topic_states for state in topic.partition_states]
+    states += [(state.topic_name, state) for state in request.ungrouped_partition_states]
+    async for name, state in over_turns(states):
+        hosted = replicas.hosted.get(tp := TopicPartition(name, state.partition_index))
+        if hosted is not None and replicas.me not in state.replicas and hosted.epoch < state.leader_epoch:
+            log.info("releasing %s: other brokers replicate it now", tp)
+            await replicas.release(tp)
 
 
 async def controlled_shutdown(request: ControlledShutdownRequest, ctx: Context) -> ControlledShutdownResponse:
@@ -380,7 +403,7 @@ class LoopbackPeer:
         if isinstance(request, LeaderAndIsrRequest):
             response = await leader_and_isr(request, ctx)
         elif isinstance(request, UpdateMetadataRequest):
-            response = update_metadata(request, ctx)
+            response = await update_metadata(request, ctx)
         elif isinstance(request, StopReplicaRequest):
             response = await stop_replica(request, ctx)
         else:

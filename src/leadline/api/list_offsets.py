@@ -11,7 +11,7 @@ from leadline.errors import (
     UnknownServerError,
     WireError,
 )
-from leadline.log.log import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Isolation, Log, TimestampAndOffset
+from leadline.log.log import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Isolation, ListedOffset, Log
 from leadline.model import NONE, TopicPartition
 from leadline.replication.hosted_partition import HostedPartition
 from leadline.replication.replicas import Replicas
@@ -103,12 +103,12 @@ def _find_offset(
 
 def _offset_for_time(
     hosted: HostedPartition, timestamp: int, isolation: Isolation, version: int
-) -> TimestampAndOffset | None:
+) -> ListedOffset | None:
     """None: no record that the client may see has this timestamp or a later one."""
     limit = hosted.log.limit(isolation)
     if timestamp == LATEST_TIMESTAMP:
         _check_available(hosted, isolation, version)
-        return TimestampAndOffset(-1, limit, hosted.epoch)
+        return ListedOffset(-1, limit, hosted.epoch)
     position = hosted.log.offset_for_time(timestamp)
     if position is not None and (position.timestamp < 0 or position.offset < limit):
         return position

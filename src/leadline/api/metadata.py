@@ -5,7 +5,7 @@ from uuid import UUID
 
 from leadline.api.authorized_operations import NOT_REQUESTED
 from leadline.api.auto_create import auto_create
-from leadline.api.context import Context
+from leadline.api.context import Context, LongResponse
 from leadline.cluster.metadata_cache import BrokerInfo, CachedPartition, CachedTopic, Endpoint
 from leadline.cluster.peer_monitor import PeerMonitor
 from leadline.controller.topics import INTERNAL, check_name
@@ -21,6 +21,8 @@ from leadline.errors import (
     WireError,
 )
 from leadline.model import NO_ID, NO_LEADER, NONE, BrokerId
+from leadline.runtime.steps import PORTION, Steps, exhaust
+from leadline.runtime.turns import Turns
 from leadline.security.acls import ResourceType
 from leadline.wire.messages import DescribeClusterRequest, DescribeClusterResponse, MetadataRequest, MetadataResponse
 
@@ -29,11 +31,14 @@ UNSUPPORTED_ENDPOINT_TYPE = 115
 BROKERS, CONTROLLERS = 1, 2  # types of endpoints
 WRONG_ENDPOINT = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
 BY_ID_FROM = 12
+LONG = 200  # partitions in a response: with more, it is made over several turns of the loop
 
 _Topic = MetadataResponse.MetadataResponseTopic
+_Row = CachedTopic | _Topic  # a topic to be described, or the answer why it is not
+_Answer = MetadataResponse | Awaitable[MetadataResponse | LongResponse]
 
 
-def metadata(request: MetadataRequest, ctx: Context) -> MetadataResponse | Awaitable[MetadataResponse]:
+def metadata(request: MetadataRequest, ctx: Context) -> _Answer:
     """Metadata, v0-12.  v1 null: all, empty: none · v4 auto-creation · v8 operations · v10 topic ids · v12 by id.
 
     If a request has a topic id, topics without one are ignored.
@@ -52,18 +57,14 @@ def metadata(request: MetadataRequest, ctx: Context) -> MetadataResponse | Await
     return _describe_names(request, ctx, list(dict.fromkeys(topic.name for topic in topics if topic.name is not None)))
 
 
-def _describe_all(request: MetadataRequest, ctx: Context) -> MetadataResponse:
+def _describe_all(request: MetadataRequest, ctx: Context) -> _Answer:
     """Topics that the client may not describe are left out."""
     topics = ctx.services.metadata.topics
     permitted = ctx.permitted("all topics", topics)
-    return _response(
-        request, ctx, [_describe(topic, ctx, request) for name, topic in topics.items() if name in permitted]
-    )
+    return _answer(request, ctx, [topic for name, topic in topics.items() if name in permitted])
 
 
-def _describe_names(
-    request: MetadataRequest, ctx: Context, names: list[str]
-) -> MetadataResponse | Awaitable[MetadataResponse]:
+def _describe_names(request: MetadataRequest, ctx: Context, names: list[str]) -> _Answer:
     """Of a topic that the client may not describe, nothing is looked up: not even whether it exists."""
     described = ctx.permitted("topics", names)
     unauthorized = {name: _unauthorized(name, is_internal=False) for name in names if name not in described}
@@ -78,7 +79,7 @@ def _describe_names(
             return _after_creation(request, ctx, names, created, unauthorized)
     if ctx.services.peer_monitor is not None:
         return _once_settled(request, ctx, names, ctx.services.peer_monitor, unauthorized)
-    return _response(request, ctx, _describe_each(names, ctx, request, unauthorized, {}))
+    return _answer(request, ctx, _rows(names, ctx, request, unauthorized, {}))
 
 
 def _unauthorized(name: str, *, is_internal: bool) -> _Topic:
@@ -90,20 +91,25 @@ def _unauthorized(name: str, *, is_internal: bool) -> _Topic:
     )
 
 
-def _describe_each(
+def _rows(
     names: list[str],
     ctx: Context,
     request: MetadataRequest,
     unauthorized: Mapping[str, _Topic],
     refused: Mapping[str, WireError],
-) -> list[_Topic]:
-    return [unauthorized.get(name) or _describe_name(name, ctx, request, refused) for name in names]
+) -> list[_Row]:
+    return [unauthorized.get(name) or _row(name, ctx, request, refused) for name in names]
 
 
-async def _once_informed(request: MetadataRequest, ctx: Context, peer_monitor: PeerMonitor) -> MetadataResponse:
+async def _once_informed(
+    request: MetadataRequest, ctx: Context, peer_monitor: PeerMonitor
+) -> MetadataResponse | LongResponse:
     await peer_monitor.informed()
-    response = metadata(request, ctx)
-    return response if isinstance(response, MetadataResponse) else await response
+    return await _awaited(metadata(request, ctx))
+
+
+async def _awaited(answer: _Answer) -> MetadataResponse | LongResponse:
+    return answer if isinstance(answer, MetadataResponse) else await answer
 
 
 async def _once_settled(
@@ -112,7 +118,7 @@ async def _once_settled(
     names: list[str],
     peer_monitor: PeerMonitor,
     unauthorized: Mapping[str, _Topic],
-) -> MetadataResponse:
+) -> MetadataResponse | LongResponse:
     """A client often requests single topics because their leaders are gone."""
     cached = ctx.services.metadata.topics
 
@@ -121,12 +127,12 @@ async def _once_settled(
         return {partition.leader for topic in topics for partition in topic.partitions.values()}
 
     await peer_monitor.settled(leaders)
-    return _response(request, ctx, _describe_each(names, ctx, request, unauthorized, {}))
+    return await _awaited(_answer(request, ctx, _rows(names, ctx, request, unauthorized, {})))
 
 
 async def _after_creation(
     request: MetadataRequest, ctx: Context, names: list[str], missing: list[str], unauthorized: Mapping[str, _Topic]
-) -> MetadataResponse:
+) -> MetadataResponse | LongResponse:
     """A topic that this request has created is reported without a leader, as Kafka does: the client asks again."""
     refused: dict[str, WireError] = {}
     for name in missing:
@@ -137,7 +143,7 @@ async def _after_creation(
             pass  # another request created it first
         except WireError as error:
             refused[name] = error
-    return _response(request, ctx, _describe_each(names, ctx, request, unauthorized, refused))
+    return await _awaited(_answer(request, ctx, _rows(names, ctx, request, unauthorized, refused)))
 
 
 def _refused(topics: Iterable[MetadataRequest.MetadataRequestTopic], code: int) -> MetadataResponse:
@@ -147,26 +153,26 @@ def _refused(topics: Iterable[MetadataRequest.MetadataRequestTopic], code: int) 
     )
 
 
-def _describe_ids(request: MetadataRequest, ctx: Context, ids: list[UUID]) -> MetadataResponse:
+def _describe_ids(request: MetadataRequest, ctx: Context, ids: list[UUID]) -> _Answer:
     """An id is no secret, but the name is."""
     by_id = ctx.services.metadata.by_id
     permitted = ctx.permitted("topic ids", [by_id[topic_id].name for topic_id in ids if topic_id in by_id])
 
-    def describe(topic_id: UUID) -> _Topic:
+    def row(topic_id: UUID) -> _Row:
         topic = by_id.get(topic_id)
         if topic is None:
             return _Topic(error_code=UnknownTopicId.code, name=None, topic_id=topic_id)
         if topic.name not in permitted:
             return _Topic(error_code=TopicAuthorizationFailed.code, name=None, topic_id=topic_id)
-        return _describe(topic, ctx, request)
+        return topic
 
-    return _response(request, ctx, [describe(topic_id) for topic_id in ids])
+    return _answer(request, ctx, [row(topic_id) for topic_id in ids])
 
 
-def _describe_name(name: str, ctx: Context, request: MetadataRequest, refused: Mapping[str, WireError]) -> _Topic:
+def _row(name: str, ctx: Context, request: MetadataRequest, refused: Mapping[str, WireError]) -> _Row:
     topic = ctx.services.metadata.topics.get(name)
     if topic is not None and name not in refused:
-        return _describe(topic, ctx, request)
+        return topic
     return _Topic(
         error_code=_why_missing(name, refused),
         name=name,
@@ -190,14 +196,39 @@ def _why_missing(name: str, refused: Mapping[str, WireError]) -> int:
     return UnknownTopicOrPartition.code
 
 
-def _describe(topic: CachedTopic, ctx: Context, request: MetadataRequest) -> _Topic:
+def _answer(request: MetadataRequest, ctx: Context, rows: list[_Row]) -> _Answer:
+    steps = _describe(rows, ctx, request)
+    if sum(len(row.partitions) for row in rows) > LONG:
+        return _answer_in_turns(request, ctx, steps)
+    return _response(request, ctx, exhaust(steps))
+
+
+async def _answer_in_turns(request: MetadataRequest, ctx: Context, steps: Steps[list[_Topic]]) -> LongResponse:
+    return LongResponse(_response(request, ctx, await Turns().run(steps)))
+
+
+def _describe(rows: list[_Row], ctx: Context, request: MetadataRequest) -> Steps[list[_Topic]]:
+    topics, described = list[_Topic](), 0
+    for row in rows:
+        topic = _describe_topic(row, ctx, request) if isinstance(row, CachedTopic) else row
+        topics.append(topic)
+        if isinstance(row, CachedTopic):
+            for number, partition in row.partitions.items():
+                topic.partitions.append(_partition(number, partition, ctx))
+                described += 1
+                if described % PORTION == 0:
+                    yield
+    return topics
+
+
+def _describe_topic(topic: CachedTopic, ctx: Context, request: MetadataRequest) -> _Topic:
+    """Without its partitions."""
     return _Topic(
         error_code=NONE,
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.name in INTERNAL,
         topic_authorized_operations=_topic_operations(topic.name, ctx, request),
-        partitions=[_partition(number, partition, ctx) for number, partition in topic.partitions.items()],
     )
 
 

@@ -1,4 +1,4 @@
-"""Reads the partitions of one fetch, one by one: whether this client may read it here, and what it gets.
+"""Reads the partitions of one fetch, one by one: whether this client may read each, and its records.
 
 A follower's position is reported to the partition with the first read.
 """
@@ -49,6 +49,7 @@ class PartitionReader:
         "_params",
         "_replicas",
         "_session",
+        "hosted",
         "is_first",
         "unsettled",
     )
@@ -58,7 +59,8 @@ class PartitionReader:
         self._params, self._session, self._ctx = params, session, ctx
         self._replicas, self._metadata, self._clock = services.replicas, services.metadata, services.clock
         self._authorizer = None if services.acls is None else services.acls.authorizer
-        self._access = access  # there once something has to be decided
+        self._access = access  # None until something has to be decided
+        self.hosted: dict[TopicIdPartition, HostedPartition] = {}  # by key, once read
         self.is_first = True  # the position of a follower counts once, not at each evaluation
         self.unsettled: set[TopicIdPartition] = set()  # there are more records, or the follower may join the ISR soon
 
@@ -77,7 +79,7 @@ class PartitionReader:
     def read(self, key: TopicIdPartition, position: FetchPosition, left: int, *, min_one: bool) -> _Partition:
         """At most `left` bytes of it. `min_one`: the first batch comes whole, however large it is."""
         try:
-            hosted = self._readable(key, position)
+            hosted = self.hosted[key] = self._readable(key, position)
             if self._session is not None:
                 self._session.watch(key, hosted, self.watchers_of(hosted))
             return self._read_from(hosted, key, position, min(left, position.max_bytes), min_one)
@@ -97,7 +99,7 @@ class PartitionReader:
         hosted = look_up(tp, max(position.current_leader_epoch, NO_EPOCH))
         log = hosted.log
         if params.is_follower:
-            hosted.leader.follower(params.replica, position.current_leader_epoch)  # raises if it is none
+            hosted.leader.follower(params.replica, position.current_leader_epoch)  # raises if it is not a follower
         elif hosted.is_fenced:
             raise NotLeaderOrFollower(f"{log.tp} may be led by another broker: this one is cut off")
         if params.by_id and log.topic_id not in (None, id_of(key.topic_id)):
@@ -151,6 +153,8 @@ class PartitionReader:
 
     def _failed(self, key: TopicIdPartition, error: WireError) -> _Partition:
         part = failed(key.partition, error)
+        if isinstance(error, UnknownServerError) and (hosted := self.hosted.get(key)) is not None:
+            hosted.topic_metrics.failed_fetch_requests += 1
         if self._params.version < STORAGE_ERRORS_FROM and isinstance(error, StorageError):
             part.error_code = NotLeaderOrFollower.code
         if self._params.version >= LEADERS_FROM and isinstance(error, FencedLeaderEpoch | NotLeaderOrFollower):

@@ -46,6 +46,7 @@ from leadline.records.message_set import is_no_entry
 from leadline.records.python_walker import Summary
 from leadline.replication.hosted_partition import HostedPartition
 from leadline.replication.replicas import Replicas
+from leadline.replication.topic_metrics import TopicMetrics
 from leadline.wire.messages import ProduceRequest, ProduceResponse
 from leadline.wire.primitives import BUFFERS
 
@@ -177,6 +178,9 @@ class _Appends:
                 continue
             data.records = checked.data
             responses[n] = self._append(topic, data, responses, checked.content)
+            if self._may_be_old and responses[n].error_code == NONE:
+                converted = header_at(checked.data).last_offset_delta + 1
+                self._replicas.context.topic_metrics.of(topic).produce_conversions += converted
 
     def _append(
         self,
@@ -201,11 +205,13 @@ class _Appends:
                 raise LargeContent
             appended = hosted.append_as_leader(records, AppendOrigin.CLIENT, verdict, self.acks, content)
         except LargeContent:
-            data.records = bytearray(records)  # the buffer of the frame is used again meanwhile
+            data.records = bytearray(records)  # the buffer of the frame is reused in the meantime
             self.large.append(_Large(topic, data, responses, len(responses)))
             return _Partition(index=data.index)  # until it is appended
         except WireError as error:
             self.failure = error
+            if (refusing := self._replicas.hosted.get(tp)) is not None:
+                count_refusal(refusing.topic_metrics, error, len(records))
             return refused(data.index, error, log_start_with(tp, records, error, self._replicas))
         response = accepted(data.index, appended, hosted.log.log_start)
         if safe_end(hosted, self.acks) <= appended.last_offset:
@@ -409,6 +415,16 @@ def refused(index: int, error: WireError, log_start: int = -1) -> _Partition:
             for n, message in records
         ],
     )
+
+
+def count_refusal(metrics: TopicMetrics, error: WireError, size: int) -> None:
+    """As Kafka does: everyday errors of clients do not count as failed requests."""
+    if isinstance(error, RecordTooLarge | RecordListTooLarge):
+        metrics.bytes_rejected += size
+    elif isinstance(error, CorruptMessage):
+        metrics.invalid_crc_records += 1
+    elif not isinstance(error, UnknownTopicOrPartition | NotLeaderOrFollower | StorageError):
+        metrics.failed_produce_requests += 1
 
 
 def log_start_with(tp: TopicPartition, records: Buffer, error: WireError, replicas: Replicas) -> int:

@@ -1,12 +1,12 @@
-"""What a request costs its client while quotas are in force, and what follows: its throttle time.
+"""The cost of a request while quotas are in force, and the throttle time that follows from it.
 
 There is a meter for each request once a quota was seen, and none before. The time of a request is the time that the
 loop spent on it: in its handler until the response is there, not while it waits; and on the network, which counts for
 the next request. `security/throttling.py` has the rules.
 
     a request is counted once, when its response is there
-    the response leaves at once with its throttle time; then the connection is muted for so long
-    a request among brokers is exempt, unless it is refused because its sender is none
+    the response leaves at once with its throttle time; then the connection is muted for that time
+    an inter-broker request is exempt, unless it is refused because its sender is not a broker
 """
 
 from collections.abc import Awaitable, Callable, Generator
@@ -65,7 +65,7 @@ class RequestMeter:
         self._is_counted = True
 
     def refused(self) -> None:
-        """It is a request among brokers, and its sender is none."""
+        """It is an inter-broker request, and its sender is not a broker."""
         self._is_counted = False
 
     def pause(self) -> None:
@@ -143,7 +143,7 @@ class TimedAnswer(Awaitable[T]):
             try:
                 yield waited_for
                 run = partial(next, steps)
-            except BaseException as error:  # noqa: BLE001  it is for the computation, which goes on with it
+            except BaseException as error:  # noqa: BLE001  it is passed to the computation
                 run = partial(steps.throw, error)
 
 

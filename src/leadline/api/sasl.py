@@ -1,4 +1,4 @@
-"""The requests of a SASL login. All listeners are PLAINTEXT: a connection counts as logged in from its start."""
+"""The requests of a SASL login on a connection that needs none, or has completed it. A login itself never gets here."""
 
 from leadline.api.context import Context
 from leadline.errors import IllegalSaslState

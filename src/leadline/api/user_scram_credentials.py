@@ -111,7 +111,7 @@ def _failed(user: str, error: WireError) -> _Altered:
 
 
 def _failures(request: AlterUserScramCredentialsRequest, credentials: ScramUserCredentials) -> dict[str, WireError]:
-    """By user, in Kafka's order: what is illegal, what is named twice, what is not there."""
+    """Errors by user, in Kafka's order: illegal changes, users named twice, missing credentials."""
     entries: list[_Deletion | _Upsertion] = [*request.deletions, *request.upsertions]
     failures: dict[str, WireError] = {}
     counts = Counter((entry.name, entry.mechanism) for entry in entries)

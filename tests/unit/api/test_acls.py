@@ -1,4 +1,4 @@
-"""DescribeAcls, CreateAcls and DeleteAcls on a broker with an authorizer."""
+"""DescribeAcls, CreateAcls and DeleteAcls on a broker with an authorizer, and on one without."""
 
 from typing import Any
 
@@ -15,12 +15,13 @@ from leadline.wire.messages import (
     DescribeAclsResponse,
 )
 from tests.support.authorized_broker import AuthorizedBroker, rule, run_authorized
-from tests.support.in_memory_broker import InMemoryClient
+from tests.support.in_memory_broker import InMemoryClient, run
 
 FILTER = DeleteAclsRequest.DeleteAclsFilter
 ANY = 1
 LITERAL, PREFIXED = 3, 4
-CLUSTER_REFUSED, INVALID_REQUEST, UNKNOWN_SERVER_ERROR = 31, 42, -1
+DESCRIBED, CHANGED = "No Authorizer is configured on the broker", "No Authorizer is configured."  # Kafka's messages
+CLUSTER_REFUSED, INVALID_REQUEST, SECURITY_DISABLED, UNKNOWN_SERVER_ERROR = 31, 42, 54, -1
 
 
 def acl(name: str = "t", /, principal: str = "User:alice", **other: int) -> CreateAclsRequest.AclCreation:
@@ -160,3 +161,21 @@ def test_an_unknown_element_closes_the_connection(version: int, field: str) -> N
         assert await describe(broker.root) == {}
 
     run_authorized(test)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_without_an_authorizer_each_request_says_that_security_is_disabled(version: int) -> None:
+    """MirrorMaker 2 and Kafka's tools look for this very code."""
+
+    async def test(client: InMemoryClient) -> None:
+        everything = matching() if version else matching(pattern_type_filter=LITERAL)
+        described = await client.send(DescribeAclsRequest(**everything), DescribeAclsResponse, version)
+        assert (described.error_code, described.error_message) == (SECURITY_DISABLED, DESCRIBED)
+        assert described.resources == []
+        created = await client.send(CreateAclsRequest(creations=[acl("a"), acl("b")]), CreateAclsResponse, version)
+        deleted = await client.send(DeleteAclsRequest(filters=[FILTER(**everything)]), DeleteAclsResponse, version)
+        results = [(result.error_code, result.error_message) for result in created.results]
+        results += [(result.error_code, result.error_message) for result in deleted.filter_results]
+        assert results == [(SECURITY_DISABLED, CHANGED)] * 3
+
+    run(test)

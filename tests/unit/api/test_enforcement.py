@@ -10,7 +10,8 @@ import pytest
 
 from leadline.api.authorization import ShownRefusal
 from leadline.model import TopicPartition
-from leadline.security.audit import AUDIT_LOGGER, TRACE
+from leadline.runtime.log_levels import TRACE
+from leadline.security.audit import AUDIT_LOGGER
 from leadline.wire import messages as m
 from leadline.wire.classes import Message
 from tests.support.authorization_examples import (

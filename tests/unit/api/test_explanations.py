@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from leadline.api.explanations import PREFIX, explanations
+from leadline.errors import LogDirFailed
 from leadline.wire.messages import ProduceRequest, ProduceResponse
 from tests.support import in_memory
 from tests.support.brokers import PATIENCE_S, TP, Brokers, Node, brokers
@@ -93,9 +94,12 @@ def test_the_removal_of_a_late_replica_is_explained_with_its_reason(tmp_path: Pa
         await cluster.kill(3, noticed=False)
         leader.hosted.leader.lag_ms = 3000  # one that lives is never so late
         await produce(leader, acks=1)
-        while cluster.isr != {1, 2}:
-            await asyncio.sleep(0.02)
+
+        async def is_removed() -> bool:
             await leader.replicas.tasks.expire_isrs()
+            return cluster.isr == {1, 2}
+
+        await eventually(is_removed)
         await eventually(lambda: bool(explanation(leader)["history"]["isr_changes"]))
         (change,) = explanation(leader)["history"]["isr_changes"]
         assert (change["before"], change["after"]) == ([1, 2, 3], [1, 2])
@@ -109,5 +113,17 @@ def test_partitions_that_are_not_hosted_are_not_explained(tmp_path: Path, name: 
     async def test(cluster: Brokers) -> None:
         assert list(explanations([name], cluster.leader.replicas, 0)) == []
         assert list(explanations(None, cluster.leader.replicas, 0)) == []
+
+    run(tmp_path, test)
+
+
+def test_a_replica_that_is_offline_says_why(tmp_path: Path) -> None:
+    async def test(cluster: Brokers) -> None:
+        node = next(node for node in cluster.nodes.values() if TP in node.replicas.hosted)
+        assert explanation(node)["offline"] is None
+        directory = next(iter(node.replicas.dirs.dirs))
+        node.replicas.dirs.take_offline(LogDirFailed(directory, "writing", OSError("it is gone")))
+        assert explanation(node)["offline"].startswith(f"{TP} is offline: ")
+        assert "it is gone" in explanation(node)["offline"]
 
     run(tmp_path, test)

@@ -87,7 +87,7 @@ def test_a_session_with_nothing_left_is_over(sessions: Sessions) -> None:
 
 def test_names_and_ids_do_not_mix(sessions: Sessions) -> None:
     session = opened(sessions, 0)
-    with pytest.raises(FetchSessionTopicIdError, match="goes by names"):
+    with pytest.raises(FetchSessionTopicIdError, match="uses names"):
         sessions.resume(session.id, 1, {}, (), True, 0)
 
 

@@ -1,7 +1,5 @@
 """OffsetCommit, OffsetFetch, OffsetDelete and TxnOffsetCommit: the committed offsets of groups."""
 
-import asyncio
-
 import pytest
 
 from leadline.wire.messages import (
@@ -17,6 +15,7 @@ from leadline.wire.messages import (
     TxnOffsetCommitResponse,
 )
 from tests.support.in_memory_broker import InMemoryClient, run
+from tests.support.waiting import eventually
 
 RETRIABLE = {14, 15, 16}  # the coordinator is loading
 UNKNOWN_TOPIC, METADATA_TOO_LARGE, NOT_COORDINATOR, GROUP_NOT_FOUND, UNKNOWN_SERVER_ERROR = 3, 12, 16, 69, -1
@@ -26,8 +25,11 @@ async def coordinate(client: InMemoryClient) -> None:
     """Creates a topic and waits until the broker coordinates the group."""
     await client.create("orders")
     await client.send(FindCoordinatorRequest(coordinator_keys=["readers"]), FindCoordinatorResponse, 4)
-    while (await fetch(client, 5)).error_code in RETRIABLE:  # noqa: ASYNC110
-        await asyncio.sleep(0.001)
+
+    async def is_coordinator() -> bool:
+        return (await fetch(client, 5)).error_code not in RETRIABLE
+
+    await eventually(is_coordinator)
 
 
 async def commit(

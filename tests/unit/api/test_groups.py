@@ -21,7 +21,8 @@ from tests.conformance.both import Connection
 from tests.support import in_memory
 from tests.support.broker import leadline
 
-GROUP_RESOURCE, GROUP_ID_NOT_FOUND = 32, 69
+BROKER_RESOURCE, GROUP_ID_NOT_FOUND = 4, 69
+BROKER_ID = "1"
 
 
 @pytest.fixture
@@ -31,13 +32,13 @@ def tmp_path() -> Iterator[Path]:
 
 def describe(connection: Connection, group: str) -> DescribeConfigsResponse.DescribeConfigsResult:
     resource = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=GROUP_RESOURCE, resource_name=group, configuration_keys=None
+        resource_type=BROKER_RESOURCE, resource_name=BROKER_ID, configuration_keys=[f"leadline.rebalances.{group}"]
     )
     return connection.ask(DescribeConfigsResponse, DescribeConfigsRequest(resources=[resource]), 4).results[0]
 
 
 def test_a_group_is_described_with_the_causes_of_its_rebalances(tmp_path: Path) -> None:
-    settings = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
+    settings = {"broker.id": BROKER_ID, "group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
     with leadline(tmp_path / "data", **settings) as broker, closing(Connection("localhost", broker.port)) as connection:
         located = connection.ask(FindCoordinatorResponse, FindCoordinatorRequest(coordinator_keys=["g"]), 4)
         assert located.coordinators[0].error_code == 0  # at once, though the topic is new
@@ -64,7 +65,7 @@ def test_a_group_is_described_with_the_causes_of_its_rebalances(tmp_path: Path) 
         )
         assert connection.ask(SyncGroupResponse, sync, 5).error_code == 0
         (entry,) = describe(connection, "g").configs
-        assert (entry.name, entry.read_only, entry.is_sensitive) == ("leadline.rebalances", True, False)
+        assert (entry.name, entry.read_only, entry.is_sensitive) == ("leadline.rebalances.g", True, False)
         (rebalance,) = json.loads(entry.value or "")
         assert rebalance["took_ms"] >= 0
         assert rebalance["began_ms"] > 0

@@ -4,6 +4,7 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -18,6 +19,7 @@ from leadline.api.inter_broker import (
     stop_replica,
 )
 from leadline.broker.broker import Broker
+from leadline.coordination.tree import SessionExpired
 from leadline.errors import (
     BrokerIdNotRegistered,
     ClusterAuthorizationFailed,
@@ -108,6 +110,22 @@ def test_what_is_old_or_does_not_fit_is_refused(tmp_path: Path) -> None:
             answer = await leader_and_isr(lead(broker, **of_partition), ctx)
             assert [error.error_code for error in answer.topics[0].partition_errors] == [code], of_partition
         assert services.replicas.hosted[T0].leader.epoch == 1
+
+    run(tmp_path, test)
+
+
+def test_a_broker_whose_session_has_expired_answers_that_its_epoch_is_over(tmp_path: Path) -> None:
+    """It cannot read the settings of a topic that is new to it. The controller sends all again to the next session."""
+
+    async def test(broker: Broker) -> None:
+        services = broker.services
+        await services.cluster.create_topic("t", ((services.metadata.me.id,),), {})
+        services.configs.forget("t")
+        expired = SessionExpired("/config/topics/t", "the session has expired")
+        with mock.patch.object(services.configs.tree, "get", side_effect=expired):
+            answer = await leader_and_isr(lead(broker), context_of(services, 7))
+        assert answer.error_code == StaleBrokerEpoch.code
+        assert services.replicas.hosted[T0].leader.epoch == 0
 
     run(tmp_path, test)
 

@@ -1,9 +1,13 @@
 """Metadata and DescribeCluster: brokers, topics and leaders."""
 
+import asyncio
 import uuid
 
 import pytest
 
+from leadline.api.metadata import LONG
+from leadline.cluster.metadata_cache import CachedPartition, CachedTopic
+from leadline.runtime import turns
 from leadline.wire.messages import DescribeClusterRequest, DescribeClusterResponse, MetadataRequest, MetadataResponse
 from tests.support.in_memory_broker import InMemoryClient, run
 
@@ -107,5 +111,48 @@ def test_the_cluster_is_described_by_its_brokers(endpoint_type: int, code: int) 
         request = DescribeClusterRequest(endpoint_type=endpoint_type)
         response = await client.send(request, DescribeClusterResponse, 1)
         assert (response.error_code, len(response.brokers)) == (code, 1 if code == 0 else 0)
+
+    run(test)
+
+
+@pytest.mark.parametrize("shape", [(LONG, 1), (1, LONG), (3, LONG // 2)])
+@pytest.mark.parametrize("by_name", [True, False])
+@pytest.mark.parametrize("version", [0, 1, 8, 12])
+def test_a_long_response_is_made_over_several_turns_and_others_are_served_between_them(
+    shape: tuple[int, int], by_name: bool, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics, partitions = shape
+    monkeypatch.setattr(turns, "SHARE_S", 0.0)
+
+    async def test(client: InMemoryClient) -> None:
+        cache = client.broker.services.metadata
+        await client.create("orders")
+        await client.create("small")
+        one = CachedPartition(cache.me.id, 5, (cache.me.id, 8), (cache.me.id,), (8,))
+        for n in range(topics):
+            topic_id = uuid.UUID(int=n + 1)
+            cache.topics[f"many-{n}"] = cache.by_id[topic_id] = CachedTopic(
+                f"many-{n}", topic_id, dict.fromkeys(range(partitions), one)
+            )
+        names = [TOPIC(name=name) for name in cache.topics] if by_name else ([] if version == 0 else None)
+        order: list[str] = []
+
+        async def ask_for_all() -> MetadataResponse:
+            response = await client.send(MetadataRequest(topics=names), MetadataResponse, version)
+            order.append("long")
+            return response
+
+        async def ask_for_one() -> None:
+            await ask(client, version, "small")
+            order.append("short")
+
+        response, _ = await asyncio.gather(ask_for_all(), ask_for_one())
+        assert order == ["short", "long"]
+        assert [topic.name for topic in response.topics] == list(cache.topics)
+        described = [topic for topic in response.topics if "many-" in str(topic.name)]
+        assert {topic.error_code for topic in described} == {0}
+        assert all([row.partition_index for row in topic.partitions] == list(range(partitions)) for topic in described)
+        rows = {(row.leader_id, tuple(row.replica_nodes), tuple(row.isr_nodes)) for row in described[-1].partitions}
+        assert rows == {(one.leader, one.replicas, one.isr)}
 
     run(test)

@@ -1,7 +1,5 @@
 """The requests of transactions: a producer id, partitions, an end; and what is refused on the way."""
 
-import asyncio
-
 import pytest
 
 from leadline.model import TopicPartition
@@ -25,6 +23,7 @@ from leadline.wire.messages import (
 )
 from tests.support.in_memory_broker import InMemoryClient, run
 from tests.support.logs import batch
+from tests.support.waiting import eventually
 
 TP = TopicPartition("orders", 0)
 TRANSACTION = 1  # a kind of coordinator
@@ -40,9 +39,14 @@ async def begin(client: InMemoryClient, transactional_id: str | None = "shop") -
             4,
         )
     request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
-    while (response := await client.send(request, InitProducerIdResponse, 4)).error_code in RETRIABLE:  # noqa: ASYNC110
-        await asyncio.sleep(0.001)
-    return response
+    responses: list[InitProducerIdResponse] = []
+
+    async def is_coordinator() -> bool:
+        responses.append(await client.send(request, InitProducerIdResponse, 4))
+        return responses[-1].error_code not in RETRIABLE
+
+    await eventually(is_coordinator)
+    return responses[-1]
 
 
 def add(producer_id: int, epoch: int, partition: int = 0) -> AddPartitionsToTxnRequest:

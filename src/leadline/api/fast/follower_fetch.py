@@ -11,6 +11,8 @@ from leadline.api.authorization import AUTHORIZATION
 from leadline.api.context import ClientConnection, Context, Services
 from leadline.api.fetch import Fetch, fetch_in_session
 from leadline.api.fetch_sessions import PartitionWatcher, SentWatermarks, Session
+from leadline.api.request_metrics import FETCH
+from leadline.errors import WireError
 from leadline.log.log import Isolation
 from leadline.model import BrokerId
 from leadline.replication.hosted_partition import HostedPartition
@@ -52,6 +54,7 @@ def fetch_by_follower(
     fetch = client.follower_fetch
     if fetch is None or fetch.session is not session or fetch.is_waiting:
         fetch = client.follower_fetch = FollowerFetch(session, client, services)
+        client.is_follower = True
     fetch.begin(request)
     for position, watcher in zip(request.positions, named, strict=True):
         fetch.position_reported(position, watcher)
@@ -71,7 +74,7 @@ def _is_usual(position: FetchPosition, hosted: HostedPartition, replica: BrokerI
         or replica not in leader.followers
     ):
         return False
-    if ANY_EPOCH != broker_epoch < leader.brokers.get(replica, ANY_EPOCH):
+    if broker_epoch != ANY_EPOCH and broker_epoch < leader.brokers.get(replica, ANY_EPOCH):
         return False
     if not log.log_start <= position.fetch_offset <= log.log_end:
         return False
@@ -141,10 +144,14 @@ class FollowerFetch:
                 if fetched.size < least and not last and self._request.max_wait_ms > 0:
                     return None
                 news = _news(fetched, self.session, self._request.replica)
+                self._services.replicas.context.topic_metrics.replication_bytes_out += fetched.size
                 return follower_fetch.encode_response(self._request.correlation_id, self.session.id, news)
             self._fallback = self._slow_fetch()
         response = self._fallback.try_once(last=last)
-        return None if response is None else response_frame(response, VERSION, self._request.correlation_id)
+        if response is None:
+            return None
+        self._services.request_metrics.count_errors(FETCH, response)
+        return response_frame(response, VERSION, self._request.correlation_id)
 
     def _slow_fetch(self) -> Fetch:
         request = self._request
@@ -225,6 +232,7 @@ def _read(session: Session, request: FollowerFetchRequest, replicas: Replicas) -
             return None
         watcher.note_read()
         hosted, position = watcher.hosted, positions[key]
+        hosted.topic_metrics.fetch_requests += 1
         log, offset = hosted.log, position.fetch_offset
         if hosted.leader_state is None or log.offline or hosted.epoch != position.current_leader_epoch:
             return None
@@ -235,7 +243,10 @@ def _read(session: Session, request: FollowerFetchRequest, replicas: Replicas) -
             most = min(left, position.max_bytes)
             records = replicas.completions.recent.since(log, offset, most)
             if records is None:
-                records = log.read(offset, most, Isolation.LOG_END, min_one=not size).slice
+                try:
+                    records = log.read(offset, most, Isolation.LOG_END, min_one=not size).slice
+                except WireError:
+                    return None  # `fetch` reports it for this partition, and serves the others
             if records is not None:
                 length = piece_length(records)
                 size += length

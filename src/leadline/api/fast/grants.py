@@ -3,7 +3,7 @@
 Pure: remembers decisions.
 
 A handler decides, and notes here what it allowed. A fast path that finds nothing here leaves the request to it.
-    what was noted at one version of the ACLs is forgotten at the next
+    notes of one version of the ACLs are forgotten at the next
 """
 
 NO_ACLS = -1  # instead of their version: there is no authorizer, or nothing was noted yet

@@ -2,7 +2,7 @@
 
 A consumer commits the same partitions again and again on one connection. Two commits in a row with the same outline
 become a template: one of the request, in which correlation id, offsets and leader epochs are blanks, one of the records
-in the journal, and one of the response. A request that matches is not decoded. Whatever may have changed is checked
+in the journal, and one of the response. A request that matches is not decoded. State that may have changed is checked
 again: the group, the member, whether the partitions exist, and whether it is still allowed.
 """
 
@@ -21,6 +21,7 @@ from leadline.wire.messages import OffsetCommitRequest, OffsetCommitResponse
 from leadline.wire.primitives import BUFFERS, Piece
 from leadline.wire.templates import INT, LONG, Template
 
+OFFSET_COMMIT = 8  # its api key
 OLDEST = 6  # before it a commit has no leader epoch
 MOST_BYTES = 8192  # of a request that becomes a template
 
@@ -45,7 +46,7 @@ class OffsetCommitRequestTemplate(NamedTuple):
     entries: OffsetCommitTemplate
     response: Template  # blank: correlation id
     highest: dict[str, int]  # by topic: the highest of the partitions that must exist
-    acl_version: int  # at which all of it was allowed
+    acl_version: int  # at which the whole commit was allowed
 
 
 def commit_by_template(
@@ -65,16 +66,18 @@ def commit_by_template(
     if verdicts is entries.accepted:
         return template.response.fill((correlation_id,))
     if isinstance(verdicts, dict):
-        return _reply(verdicts, version, correlation_id)
-    return _reply_later(verdicts, version, correlation_id)
+        return _reply(services, verdicts, version, correlation_id)
+    return _reply_later(services, verdicts, version, correlation_id)
 
 
-async def _reply_later(verdicts: Awaitable[ErrorCodes], version: int, correlation_id: int) -> Reply:
-    return _reply(await verdicts, version, correlation_id)
+async def _reply_later(services: Services, verdicts: Awaitable[ErrorCodes], version: int, correlation_id: int) -> Reply:
+    return _reply(services, await verdicts, version, correlation_id)
 
 
-def _reply(verdicts: ErrorCodes, version: int, correlation_id: int) -> list[Piece]:
-    return response_frame(committed(verdicts), version, correlation_id)
+def _reply(services: Services, verdicts: ErrorCodes, version: int, correlation_id: int) -> list[Piece]:
+    response = committed(verdicts)
+    services.request_metrics.count_errors(OFFSET_COMMIT, response)
+    return response_frame(response, version, correlation_id)
 
 
 def serve_offset_commit(frame: Buffer, body_at: int, ctx: Context) -> Answer:
@@ -123,7 +126,7 @@ def _template(
     entries = ctx.services.offsets.template(request.group_id, metadata)
     if entries is None:
         return None
-    pieces = _reply(entries.accepted, ctx.version, INT)
+    pieces = response_frame(committed(entries.accepted), ctx.version, INT)
     response = Template(b"".join(piece for piece in pieces if isinstance(piece, BUFFERS)))
     if response.blanks != 1 or any(tp.partition < 0 for tp in metadata):
         return None

@@ -1,6 +1,7 @@
 """The fast path of a follower's fetch and the handler give the same response to the same fetch."""
 
 import asyncio
+import errno
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -15,6 +16,8 @@ from leadline.api.context import ClientConnection, Context
 from leadline.api.fast.follower_fetch import fetch_by_follower
 from leadline.api.fetch import fetch
 from leadline.coordination.tree import Tree
+from leadline.errors import ResourceExhausted
+from leadline.log.log import Log
 from leadline.records.batch import header_at
 from leadline.replication.partition import LeaderAndIsr, Proposal
 from leadline.replication.watchers import MOST_CHANGES
@@ -134,6 +137,42 @@ def test_both_ways_give_the_same_answer(tmp_path: Path, position: dict[str, int]
             assert leader.services.sessions.by_id[one].epoch == 2
         else:
             assert leader.services.sessions.by_id[one].epoch == 1, "something has happened to it"
+
+    run(tmp_path, test)
+
+
+def without_descriptors(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file can be opened: reading fails, but the directory has not."""
+
+    def locate(offset: int) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(log.segments, "locate", locate)
+
+
+@pytest.mark.parametrize("is_waiting", [False, True])
+def test_a_partition_that_cannot_be_read_fails_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_waiting: bool
+) -> None:
+    """Neither the connection nor the fetch that waits."""
+
+    async def test(leader: Node) -> None:
+        epoch, offset = leader.hosted.epoch, 10 if is_waiting else 3
+        fetch_request = request(
+            (opened(leader), 1), fetch_offset=offset, current_leader_epoch=epoch, last_fetched_epoch=epoch
+        )
+        fetch_request.max_wait_ms = 60_000 if is_waiting else 0
+        without_descriptors(leader.log, monkeypatch)
+        reply = fast(leader, fetch_request)
+        if is_waiting:
+            assert isinstance(reply, asyncio.Future)
+            monkeypatch.setattr(leader.replicas.completions.recent, "since", lambda *_: None)
+            leader.replicas.append(TP, batch(1, size=100))
+            reply = await reply
+        assert isinstance(reply, list)
+        (part,) = decode(FetchResponse, bytearray(joined(reply))[9:], 16).responses[0].partitions
+        assert part.error_code == ResourceExhausted.code
+        assert not leader.log.offline
 
     run(tmp_path, test)
 
