@@ -4,8 +4,9 @@ A connection that is not accepted yet waits in the queue of its listener: while 
 one before it waits because max.connection.creation.rate is reached, or while descriptors or memory are short. Listeners
 do not wait for each other.
 
-    those who are connected come first: connections are accepted after the sockets that are ready in the same turn
-    while small requests come, a turn accepts few connections, and many while none come
+    connected clients come first: connections are accepted after the sockets that are ready in the same turn
+    while small requests come, a connection is accepted in a step for unauthenticated peers: a turn has one at most
+    while none come, a turn accepts many
 """
 
 import asyncio
@@ -18,32 +19,32 @@ from leadline.broker.connection_quotas import ConnectionQuotas
 from leadline.log.files import CACHE
 from leadline.runtime.network import ListeningSocket, Network, Socket
 from leadline.runtime.ports import shortage
+from leadline.runtime.step_scheduler import StepScheduler
 from leadline.security.connection_rates import ConnectionRates
 
 log = logging.getLogger(__name__)
 
 ACCEPT_SECONDS = 0.002  # in one turn of the loop; a burst of connections is accepted in a few turns
-BUSY_ACCEPT_SECONDS = 0.0002  # the same while small requests come: two or three connections
 SHORTAGE_SECONDS = 0.5  # until accept is tried again after it failed, unless a connection ends before
 SHORTAGE_LOG_SECONDS = 10.0  # between two log lines about it
 
 # accept reports that one connection failed before it was accepted. The next one may be fine.
 _ONE_FAILED = frozenset(
     (errno.ECONNABORTED, errno.EPERM, errno.EPROTO, errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN,
-     errno.EHOSTUNREACH, errno.ENONET, errno.ENOPROTOOPT, errno.EOPNOTSUPP, errno.ETIMEDOUT)
+     errno.EHOSTUNREACH, getattr(errno, "ENONET", errno.ENETDOWN), errno.ENOPROTOOPT, errno.EOPNOTSUPP, errno.ETIMEDOUT)
 )  # fmt: skip
 
 Accepted = Callable[[Socket, str, int, str], None]  # a connection, the host and port of its peer, the listener's name
 
 
-class Listening:
+class BoundListener:
     """A listener, and the connection on it that came too fast, if there is one."""
 
     def __init__(self, sock: ListeningSocket, name: str) -> None:
         self.sock, self.name = sock, name
         self.is_watched = False
         self.is_due = False  # accepting, later in this turn
-        self.delayed: tuple[Socket, str, int] | None = None  # goes on when its timer has run, and there is room
+        self.delayed: tuple[Socket, str, int] | None = None  # continues when its timer has run, and there is room
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -55,12 +56,13 @@ class Acceptor:
         rates: ConnectionRates,
         now: Callable[[], float],
         is_quiet: Callable[[float], bool],
+        steps: StepScheduler,
         accepted: Accepted,
     ) -> None:
         """`is_quiet`: whether no small request has come for a while."""
         self._network, self._quotas, self._rates, self._now = network, quotas, rates, now
-        self._is_quiet, self._accepted = is_quiet, accepted
-        self._listeners: list[Listening] = []
+        self._is_quiet, self._steps, self._accepted = is_quiet, steps, accepted
+        self._listeners: list[BoundListener] = []
         self._is_started = False
         self._shortage: asyncio.TimerHandle | None = None  # set while accept fails
         self._shortage_logged_s = -SHORTAGE_LOG_SECONDS
@@ -71,7 +73,7 @@ class Acceptor:
             sock = self._network.listen(host, port, max(self._quotas.limits.socket_listen_backlog_size, 1))
         except OSError as error:
             raise OSError(error.errno, f"cannot listen on {host or '*'}:{port} ({name}): {error.strerror}") from None
-        self._listeners.append(Listening(sock, name))
+        self._listeners.append(BoundListener(sock, name))
         return sock.address
 
     def start(self) -> None:
@@ -79,7 +81,7 @@ class Acceptor:
         self.update()
 
     def update(self) -> None:
-        """Watch the listeners, or stop watching them, as the quotas now say."""
+        """Watch the listeners, or stop watching them, by the current quotas."""
         for listening in self._listeners:
             has_room = self._quotas.has_room(listening.name)
             if has_room and listening.delayed is not None and listening.timer is None:
@@ -90,7 +92,7 @@ class Acceptor:
             is_free = listening.delayed is None and self._shortage is None
             self._watch(listening, self._is_started and has_room and is_free)
 
-    def _watch(self, listening: Listening, is_watched: bool) -> None:
+    def _watch(self, listening: BoundListener, is_watched: bool) -> None:
         if is_watched is not listening.is_watched:
             listening.is_watched = is_watched
             listening.sock.on_readable(partial(self._schedule, listening) if is_watched else None)
@@ -115,18 +117,21 @@ class Acceptor:
         if self._shortage is not None:
             self._shortage.cancel()
 
-    def _schedule(self, listening: Listening) -> None:
-        if not listening.is_due:
-            listening.is_due = True
-            asyncio.get_running_loop().call_soon(self._accept, listening)
+    def _schedule(self, listening: BoundListener) -> None:
+        if listening.is_due:
+            return
+        listening.is_due = True
+        if self._is_quiet(self._now()):
+            asyncio.get_running_loop().call_soon(self._accept, listening, ACCEPT_SECONDS)
+        else:
+            self._steps.schedule(partial(self._accept, listening, 0.0))
 
-    def _accept(self, listening: Listening) -> None:
-        """Accept all connections that wait, as far as they fit into this turn of the loop."""
+    def _accept(self, listening: BoundListener, seconds: float) -> None:
+        """Accept the connections that wait, until the time is over: one at least."""
         listening.is_due = False
         if not listening.is_watched:
             return
-        now_s = self._now()
-        ends_s = now_s + (ACCEPT_SECONDS if self._is_quiet(now_s) else BUSY_ACCEPT_SECONDS)
+        ends_s = self._now() + seconds
         while self._quotas.has_room(listening.name):
             try:
                 sock, host, port = listening.sock.accept_connection()
@@ -144,11 +149,11 @@ class Acceptor:
                 break
         self.update()
 
-    def _delay_ended(self, listening: Listening) -> None:
+    def _delay_ended(self, listening: BoundListener) -> None:
         listening.timer = None
         self.update()
 
-    def _admit_delayed(self, listening: Listening) -> None:
+    def _admit_delayed(self, listening: BoundListener) -> None:
         assert listening.delayed is not None
         (sock, host, port), listening.delayed = listening.delayed, None
         self._accepted(sock, host, port, listening.name)

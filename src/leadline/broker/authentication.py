@@ -1,22 +1,23 @@
-"""How a connection finds out who its peer is, before it serves requests.
+"""How a connection authenticates its peer, before it serves requests.
 
 Until then `Connection.serve` is one of the logins below; afterwards it is that of the requests.
 
-    PLAINTEXT        nobody has to say who it is: it is ANONYMOUS
-    SSL              the certificate says it, once the handshake is over
+    PLAINTEXT        there is no login: the peer is ANONYMOUS
+    SSL              the certificate names it, once the handshake is over
     SASL_*           the peer logs in: see `security/sasl_authenticator.py`
 
-    no request is served before the peer is known; what was received after a login that failed is never looked at
+    no request is served before the peer is authenticated; bytes received after a failed login are never read
     a login that fails is answered after connection.failed.authentication.delay.ms, and closed a moment later
-    nothing is read meanwhile; a peer that still sends can read the answer: see `closing_sockets`
+    nothing is read until then; a peer that still sends can read the answer: see `closing_sockets`
     a login has `LOGIN_SECONDS`; of more than `MAX_LOGINS` at a time, the oldest gives way
 """
 
 import asyncio
 import ssl
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leadline.broker.connection_state import CloseConnection
 from leadline.broker.frame_memory import LoginMemory
@@ -26,8 +27,17 @@ from leadline.config.listeners import SecurityProtocol
 from leadline.runtime.network import Socket
 from leadline.runtime.ports import Time
 from leadline.runtime.step_scheduler import StepScheduler
+from leadline.runtime.worker_threads import WorkerThreads
 from leadline.security.principal import ANONYMOUS, Principal
-from leadline.security.sasl_authenticator import Admission, LoginFailure, SaslAuthenticator, SaslListener, SaslSession
+from leadline.security.sasl_authenticator import (
+    Admission,
+    LoginFailure,
+    LoginStep,
+    SaslAuthenticator,
+    SaslListener,
+    SaslSession,
+)
+from leadline.security.sasl_mechanisms import Outcome, ThreadWork
 from leadline.wire.frames import FRONT
 
 if TYPE_CHECKING:
@@ -35,6 +45,7 @@ if TYPE_CHECKING:
 
 LOGIN_SECONDS = 30.0
 MAX_LOGINS = 1000
+HANDSHAKE_THREADS = 1  # unauthenticated peers get one core at most
 ANSWER_SECONDS = 0.1  # from the answer to a login that failed to the end: some clients forget the one over the other
 
 Served = Reply | PendingReply | Awaitable[Reply | None] | None
@@ -42,7 +53,7 @@ Served = Reply | PendingReply | Awaitable[Reply | None] | None
 
 @dataclass(slots=True, kw_only=True)
 class ListenerSecurity:
-    """How connections of one listener are protected. New connections get what is set here when they are accepted."""
+    """How connections of one listener are protected. A new connection uses the values of that moment."""
 
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     tls: ssl.SSLContext | None = None
@@ -50,6 +61,7 @@ class ListenerSecurity:
     sasl: SaslListener | None = None
     failure_delay_s: float = 0.1
     max_receive_bytes: int = 524_288
+    in_thread: Callable[[Callable[[], Any]], Awaitable[Any]] = asyncio.to_thread  # runs what a login may block for
 
 
 class CertificateLogin:
@@ -80,11 +92,23 @@ class SaslLogin:
 
     def serve(self, connection: "Connection", frame: memoryview) -> Served:
         step = self._authenticator.receive(bytes(frame), self._time.now_ms(), self._monotonic_ms())
+        if step.work is not None:
+            return self._work(step.work)
         if step.failure is not None:
             return self._fail(step.failure)
+        return self._carry_out(step)
+
+    async def _work(self, work: ThreadWork[Outcome]) -> Reply | None:
+        outcome = await self._security.in_thread(work.run)
+        step = self._authenticator.resume(outcome, self._time.now_ms(), self._monotonic_ms())
+        if step.failure is not None:
+            return await self._fail(step.failure)
+        return self._carry_out(step)
+
+    def _carry_out(self, step: LoginStep) -> Reply | None:
         if step.session is not None:
             self._logged_in(step.session)
-        return step.send
+        return step.send or None
 
     def _logged_in(self, session: SaslSession) -> None:
         self._connection.logged_in(session.principal)
@@ -101,6 +125,12 @@ class SaslLogin:
             connection.serve = self.serve
             return self.serve(connection, frame)
         return connection.net.serve(connection, frame)
+
+    async def refuse_size(self, reason: str) -> Reply | None:
+        """A frame was announced that is too large. The login fails for this reason, after the delay."""
+        step = self._authenticator.refuse_size(reason)
+        assert step.failure is not None
+        return await self._fail(step.failure)
 
     async def _fail(self, failure: LoginFailure) -> Reply | None:
         if failure.delayed:
@@ -123,8 +153,12 @@ class Logins:
     def __init__(self, time: Time, read_file: ReadFile, by_listener: Mapping[str, ListenerSecurity]) -> None:
         self._time, self._read_file, self.by_listener = time, read_file, dict(by_listener)
         loop = asyncio.get_running_loop()
-        self._buffers, self._handshakes = TlsBuffers() if by_listener else None, StepScheduler(loop)
+        self._buffers = TlsBuffers() if by_listener else None
+        self.steps = StepScheduler(loop)  # for unauthenticated peers
+        self._threads = WorkerThreads(HANDSHAKE_THREADS, "handshake")
         self._memories = {name: LoginMemory(loop.call_soon, it.max_receive_bytes) for name, it in by_listener.items()}
+        self.successful: Counter[str] = Counter()  # logins, by listener
+        self.failed: Counter[str] = Counter()
         self._waiting: dict[Connection, float] = {}  # with the time at which they came, the first one first
 
     def protect(self, sock: Socket, listener: str) -> Socket:
@@ -133,15 +167,16 @@ class Logins:
         if security is None or security.tls is None:
             return sock
         assert self._buffers is not None
-        return TlsSocket(sock, security.tls, self._buffers, self._handshakes, self._read_file)
+        return TlsSocket(sock, security.tls, self._buffers, self.steps, self._threads, self._read_file)
 
     def begin(self, connection: "Connection") -> None:
-        """Have a new connection find out who its peer is."""
+        """Have a new connection authenticate its peer."""
         security, sock = self.by_listener.get(connection.listener), connection.sock
         if security is None or security.protocol is SecurityProtocol.PLAINTEXT:
             return
         if security.sasl is not None:
-            connection.serve = SaslLogin(connection, security, self._time).serve
+            login = SaslLogin(connection, security, self._time)
+            connection.serve, connection.refuse_size = login.serve, login.refuse_size
         else:
             assert isinstance(sock, TlsSocket)
             connection.serve = CertificateLogin(connection, sock, security).serve
@@ -153,10 +188,15 @@ class Logins:
 
     def ended(self, connection: "Connection") -> None:
         """It is logged in, or closed."""
-        self._waiting.pop(connection, None)
+        if self._waiting.pop(connection, None) is not None:
+            outcomes = self.successful if connection.is_logged_in else self.failed
+            outcomes[connection.listener] += 1
 
     def close_late(self) -> None:
         """To be called every few seconds."""
         oldest_s = self._time.monotonic_s() - LOGIN_SECONDS
         for connection in [connection for connection, came_s in self._waiting.items() if came_s < oldest_s]:
             connection.close(f"its login took longer than {LOGIN_SECONDS:.0f} s")
+
+    def close(self) -> None:
+        self._threads.close()

@@ -1,30 +1,39 @@
 """A broker: its parts, built and started from the bottom up on one exit stack, and stopped in reverse order.
 
 It is a single node on its embedded tree, unless zookeeper.connect names a ZooKeeper: then it is one of a cluster.
-    a start that fails half way stops what it had started
+    a start that fails half way stops the parts that it had started
 """
 
 import asyncio
 import logging
+from collections import Counter
 from contextlib import AsyncExitStack
 from functools import partial
 
 from leadline.api.context import Services
 from leadline.api.fast.produce_templates import ProduceTemplates
 from leadline.api.fetch_sessions import Sessions
-from leadline.broker.access_control import acl_store, open_doors, start_following, super_users_of
+from leadline.broker.access_control import acl_store, security_warnings, start_following, super_users_of
 from leadline.broker.authentication import Logins
+from leadline.broker.broker_lifecycle import BrokerLifecycle
 from leadline.broker.delegation_tokens import start_following_tokens, token_store
 from leadline.broker.identity import Identity, identify, properties_of
 from leadline.broker.inter_broker import InterBroker
 from leadline.broker.jaas_file import jaas_sections
+from leadline.broker.kerberos_logins import KerberosLogins
 from leadline.broker.listener_security import Credentials, ListenerSecurities, decoy_key
 from leadline.broker.net import Net
 from leadline.broker.oauth_tokens import OAuthTokens
 from leadline.broker.ports import Ports
 from leadline.broker.presence import Presence
 from leadline.broker.quotas import client_quotas, connection_rates, start_dropping_idle
-from leadline.broker.reconfiguration import Reconfiguration, limits_of, load_dynamic_settings, topic_config
+from leadline.broker.reconfiguration import (
+    Reconfiguration,
+    connections_per_address,
+    limits_of,
+    load_dynamic_settings,
+    topic_config,
+)
 from leadline.broker.requests import Requests
 from leadline.cluster.dynamic_configs import DynamicConfigs
 from leadline.cluster.failure_detector import silence_s
@@ -40,27 +49,25 @@ from leadline.controller.controller import Controller
 from leadline.controller.controller_election import ControllerElection, resign_on_behalf
 from leadline.controller.leadership import Leadership
 from leadline.controller.log_dir_reconciliation import OUR_STOP, LogDirReconciliation, first_producer_id
-from leadline.controller.silence_monitor import NobodyIsSilent
+from leadline.controller.silence_monitor import NoSilenceMonitor
 from leadline.coordination import registration, znodes
 from leadline.coordination.config_changes import ConfigChanges
 from leadline.coordination.membership import make_persistent_nodes
 from leadline.coordination.registration import Registration, encode_registration
-from leadline.coordination.tree import Tree
+from leadline.coordination.tree import SessionState, Tree
 from leadline.coordinator.group_coordinator import GroupCoordinator
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
 from leadline.coordinator.marker_channel import MarkerChannel
 from leadline.coordinator.marker_writer import MarkerWriter
 from leadline.coordinator.transaction_coordinator import TransactionCoordinator
 from leadline.coordinator.transaction_shard import TRANSACTIONS_TOPIC
-from leadline.errors import LogDirFailed
 from leadline.log.files import CACHE, cache_capacity, read_file
 from leadline.log.log_dirs import LogDirs
 from leadline.log.log_tasks import LogTasks
 from leadline.model import ProducerId, TopicPartition
 from leadline.replication.replicas import Replicas
 from leadline.runtime.deferred_completions import of_running_loop
-from leadline.runtime.network import host_name
-from leadline.runtime.ports import raise_descriptor_limit
+from leadline.runtime.ports import descriptor_limit
 from leadline.security.dynamic_passwords import DynamicPasswords
 from leadline.security.quota_store import QuotaStore
 from leadline.security.scram_users import ScramUserCredentials
@@ -89,30 +96,36 @@ class Broker:
     services: Services
     requests: Requests
 
-    def __init__(self, settings: BrokerSettings, ports: Ports | None = None) -> None:
+    def __init__(self, settings: BrokerSettings, ports: Ports) -> None:
         self.settings = LiveSettings(settings)
-        self.is_alone = not settings.broker.zookeeper_connect  # nobody else writes to its tree
-        self.ports = ports or Ports()
+        self.is_alone = not settings.broker.zookeeper_connect  # no other process writes to its tree
+        self.ports = ports
         self.clock, self.chance, self.files = self.ports.time, self.ports.chance, self.ports.files
-        self.dirs = LogDirs(settings.storage, self.clock, self.chance, self.files, self._topic_config)
-        self.dirs.on_offline.append(self._dir_failed)
+        self.dirs = LogDirs(self.settings, self.clock, self.chance, self.files, self._topic_config)
+        self.dirs.on_offline.append(self._logs_offline)
         super_users_of(settings.broker)  # raises, before anything is opened, if it is no list of principals
-        self.upkeep = LogTasks(self.dirs)
+        self.log_tasks = LogTasks(self.dirs)
         self._read = partial(read_file, self.files)
-        sections = jaas_sections(system_properties(self.ports.environment), self._read)
-        oauth = OAuthTokens(self.ports.fetch_document, self._read, self.clock)
-        self._credentials = Credentials(ScramUserCredentials(), oauth, self.chance, sections=sections)
+        properties = system_properties(self.ports.environment)
+        sections = jaas_sections(properties, self._read)
+        kerberos = KerberosLogins(self.ports.kerberos, self._read, properties)
+        oauth = OAuthTokens(self.ports.fetch_document, self._read, self.clock, self.chance)
+        self._credentials = Credentials(ScramUserCredentials(), oauth, kerberos, self.chance, sections=sections)
         self._passwords = DynamicPasswords.of(settings.broker, self.chance.secret_bytes)
         if self.is_alone and not any(map(self.files.exists, settings.storage.log_dirs)):
-            # There are no dynamic settings yet. What is wrong stops the start before a directory is made.
+            # There are no dynamic settings yet. An invalid setting stops the start before a directory is created.
             ListenerSecurities(settings, self._credentials, self._read)
         self.failed = asyncio.Event()  # no log directory is left
+        self.state = BrokerLifecycle.NOT_RUNNING
+        self.session_events: Counter[SessionState] = Counter()  # of its session with ZooKeeper
+        self._presence: Presence | None = None  # in a cluster
         self.addresses: dict[str, Endpoint] = {}  # where it listens, by listener
         self._running = AsyncExitStack()
 
     async def start(self) -> None:
         """Opens the log directories and the tree, builds the parts on both, joins the cluster, and serves requests."""
-        CACHE.capacity = cache_capacity(raise_descriptor_limit())
+        CACHE.capacity = cache_capacity(descriptor_limit())
+        self.state = BrokerLifecycle.STARTING
         async with AsyncExitStack() as stack:
             self.dirs.lock()
             stack.push_async_callback(self._close_dirs)
@@ -123,11 +136,13 @@ class Broker:
             self._changes = ConfigChanges(self.tree, self.clock)
             self.configs = DynamicConfigs(self.tree, identity.broker, self.clock, self._passwords, self._changes)
             await load_dynamic_settings(self.settings, self.configs)
+            stack.callback(self._credentials.kerberos.close)
             self.securities = ListenerSecurities(self.settings.current, self._credentials, self._read)
             sections = self._credentials.sections
             self._credentials.decoy_key = decoy_key(identity.cluster_id, self.settings.current, sections)
             logins = Logins(self.clock, self.files.read_into, self.securities.by_listener)
-            limits, rates = limits_of(self.settings.current), connection_rates(self.settings.current)
+            per_address = await connections_per_address(self.settings.broker, self.ports.network)
+            limits, rates = limits_of(self.settings.current, per_address), connection_rates(self.settings.current)
             self.net = Net(limits, self.ports.network, self.clock.monotonic_s, logins, rates)
             stack.callback(self.net.stop_listening)
             self._listen()
@@ -144,12 +159,14 @@ class Broker:
                 await start_following_tokens(
                     self.services.tokens, lambda: self.controller.is_active, interval_ms, stack
                 )
-            self._warn_of_open_doors()
-            stack.push_async_callback(self.upkeep.stop)
+            self._warn_of_what_is_open()
+            stack.push_async_callback(self.log_tasks.stop)
             stack.push_async_callback(self.configs.stop)
             stack.callback(self.peers.close)
+            self.state = BrokerLifecycle.RECOVERY
             await self._load()
-            self.dirs.on_offline.append(self._report_failed_dir)
+            self.state = BrokerLifecycle.STARTING
+            self.dirs.on_offline.append(self._report_offline_logs)
             stack.push_async_callback(self.controller.stop)
             stack.push_async_callback(self.cluster.stop)
             stack.push_async_callback(self.transactions.stop)
@@ -159,27 +176,37 @@ class Broker:
             stack.push_async_callback(self.replicas.stop)
             stack.push_async_callback(self.groups.stop)
             await (self._lead_all if self.is_alone else self._join)(stack)
-            self.upkeep.start()
+            self.log_tasks.start()
             self.groups.start()
             self.transactions.start()
             self.net.start(self.requests.serve, self.replicas.completions)
+            self.state = BrokerLifecycle.RUNNING
             self._running = stack.pop_all()
 
     async def stop(self) -> None:
         """Hands leadership over, refuses new requests, finishes those under way, then flushes and closes.
 
-        A part that fails to stop does not keep the others from stopping. `dirs.not_closed` names what is not on disk.
+        A part that fails to stop does not keep the others from stopping. `dirs.not_closed` has the unclean directories.
         """
+        self.state = BrokerLifecycle.SHUTTING_DOWN
         await self._running.aclose()
+        self.state = BrokerLifecycle.NOT_RUNNING
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether other brokers know of it. A single node is registered in its own tree."""
+        if self._presence is not None:
+            return self._presence.is_registered
+        return self.is_alone and self.state is BrokerLifecycle.RUNNING
 
     async def _close_dirs(self) -> None:
         await self.dirs.close(OUR_STOP if self.is_alone else KAFKAS_STOP)
 
-    def _dir_failed(self, failure: LogDirFailed, gone: list[TopicPartition]) -> None:
+    def _logs_offline(self, gone: list[TopicPartition]) -> None:
         if not self.dirs.dirs:
             self.failed.set()
 
-    def _report_failed_dir(self, failure: LogDirFailed, gone: list[TopicPartition]) -> None:
+    def _report_offline_logs(self, gone: list[TopicPartition]) -> None:
         """The controller elects other leaders. A broker without any log directory ends instead."""
         if self.dirs.dirs:
             self.cluster.log_dir_failed()
@@ -205,15 +232,16 @@ class Broker:
     @property
     def advertised(self) -> dict[str, Endpoint]:
         """The endpoints that clients get, by listener."""
+        host = self.ports.network.host_name()
         return {
-            listener.name: Endpoint(listener.host or host_name(), listener.port or self.addresses[listener.name].port)
+            listener.name: Endpoint(listener.host or host, listener.port or self.addresses[listener.name].port)
             for listener in self.settings.listeners.advertised
         }
 
-    def _warn_of_open_doors(self) -> None:
-        bound, acls = self.settings.listeners.bound, self.services.acls
+    def _warn_of_what_is_open(self) -> None:
+        acls = self.services.acls
         authorizer = None if acls is None else acls.authorizer
-        for sentence in open_doors(self.settings.broker, authorizer, bound, self.addresses):
+        for sentence in security_warnings(self.settings.current, authorizer, self.addresses):
             log.warning("%s", sentence)
 
     # The parts
@@ -225,19 +253,26 @@ class Broker:
         me = BrokerInfo(identity.broker, self.advertised, settings.broker.broker_rack)
         self.metadata = MetadataCache(me, identity.cluster_id)
         quotas = client_quotas(settings.broker)
-        self.client_configs = QuotaStore(self.tree, quotas, self.net.rates, self.clock, self._changes)
+        self.client_configs = QuotaStore(
+            self.tree, quotas, self.net.rates, self.clock, self.ports.network, self._changes
+        )
         self.client_configs.on_change.append(self._credentials.users.put)
         self._credentials.tokens = token_store(settings.broker, self.tree, self.clock, self.chance)
         self.peers = self._peers(brokers)
         self.replicas = Replicas(
-            self.dirs, me.id, settings.broker, brokers.source, brokers.alter_partition, of_running_loop()
+            self.dirs,
+            me.id,
+            settings,
+            brokers.source,
+            brokers.alter_partition,
+            of_running_loop(),
+            self.metadata.has_partition,
         )
-        self.replicas.exists = self.metadata.has_partition
         monitor = None if self.is_alone else self._monitor(brokers)
         self.controller = self._controller(identity, brokers, monitor)
         self.cluster = ClusterAdmin(self.metadata, self.configs, self.controller, self.peers, settings, self.chance)
         offsets_partitions = partial(self.metadata.partition_count, OFFSETS_TOPIC)
-        self.groups = GroupCoordinator(self.replicas, self.clock, settings.broker, offsets_partitions, self.chance)
+        self.groups = GroupCoordinator(self.replicas, self.clock, settings, offsets_partitions, self.chance)
         self.markers = MarkerWriter(self.replicas, self.clock, self.groups)
         self.transactions = self._transactions()
         self.services = brokers.services = Services(
@@ -282,33 +317,32 @@ class Broker:
 
     def _controller(self, identity: Identity, brokers: InterBroker, monitor: PeerMonitor | None) -> Controller:
         def first_id() -> ProducerId:
-            """Other brokers count from 0; a single node may hand its logs over to them."""
+            """Other brokers count from 0; a single node may pass its logs on to them."""
             logs = (hosted.log for hosted in self.replicas.hosted.values())
             return first_producer_id(identity.cluster_id, logs) if self.is_alone else 0
 
-        election = ControllerElection(self.tree, identity.broker, self.clock, monitor or NobodyIsSilent())
+        election = ControllerElection(self.tree, identity.broker, self.clock, monitor or NoSilenceMonitor())
         return Controller(election, self.settings, brokers.controlled, self.chance, first_id)
 
     def _transactions(self) -> TransactionCoordinator:
-        timeout_s = self.settings.request_timeout_s
-        markers = MarkerChannel(self.metadata.me.id, self.markers, self.metadata, self.peers, timeout_s)
+        markers = MarkerChannel(self.metadata.me.id, self.markers, self.metadata, self.peers, self.settings)
         count = partial(self.metadata.partition_count, TRANSACTIONS_TOPIC)
         return TransactionCoordinator(
-            self.replicas, self.clock, lambda: self.settings.broker, markers, count, self.cluster.next_producer_id
+            self.replicas, self.clock, self.settings, markers, count, self.cluster.next_producer_id
         )
 
     async def _load(self) -> None:
         """Settings, then logs. A single node then makes its tree agree with its log directories."""
         changes = Reconfiguration(
-            self.settings, self.configs, self.dirs, self.net, self.replicas.throttles, self.securities
-        )
-        await changes.start(self.tree, self.upkeep, self.controller)
+            self.settings, self.configs, self.dirs, self.net, self.replicas.throttles, self.securities,
+            self.ports.network,
+        )  # fmt: skip
+        await changes.start(self.tree, self.log_tasks, self.controller)
         await self.dirs.load()
         if self.is_alone:
             me, unreadable = self.metadata.me.id, self.configs.unreadable
             self.configs.topics |= await LogDirReconciliation(self.tree, self.dirs, me, self.chance, unreadable).run()
-        for topic in self.configs.topics:
-            self.dirs.update_config(topic)
+        self.dirs.update_config(*self.configs.topics)
 
     # Alone, or one of a cluster
 
@@ -325,6 +359,8 @@ class Broker:
         presence = Presence(
             self.tree, self.metadata.me.id, self._registration(), self.files, directory, self._registered
         )
+        self._presence = presence
+        stack.callback(self.tree.watch_session(self._session_changed).cancel)
         await presence.begin()
         monitor = self.services.peer_monitor
         assert monitor is not None
@@ -335,14 +371,19 @@ class Broker:
         stack.push_async_callback(self._leave, presence)
         await self.controller.start()
 
+    def _session_changed(self, state: SessionState) -> None:
+        self.session_events[state] += 1
+
     async def _leave(self, presence: Presence) -> None:
         """Other brokers lead, and this one is no longer registered, before it stops to serve."""
+        self.state = BrokerLifecycle.PENDING_CONTROLLED_SHUTDOWN
         try:
             config = self.settings.broker
             if config.controlled_shutdown_enable and self.dirs.dirs:
                 self.replicas.is_leaving = True
                 await presence.hand_over(self.metadata.broker_epoch, config, self._brokers.shut_down)
         finally:
+            self.state = BrokerLifecycle.SHUTTING_DOWN
             await presence.stop()
 
     def _registration(self) -> Registration:

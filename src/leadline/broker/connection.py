@@ -24,7 +24,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadline.api.context import ClientConnection
 from leadline.api.request_meter import NetworkMeter
-from leadline.broker.connection_state import RECEIVE_MAY_FOLLOW, CloseConnection, ReceiveState, SendState
+from leadline.broker.connection_state import (
+    RECEIVE_MAY_FOLLOW,
+    CloseConnection,
+    InvalidFrameSize,
+    ReceiveState,
+    SendState,
+)
 from leadline.broker.frame_memory import FrameMemory
 from leadline.broker.frame_reader import SIZE_BYTES, FrameReader
 from leadline.broker.reply_queue import MAX_QUEUED, PendingReply, Reply, ReplyQueue, unchanged
@@ -45,8 +51,10 @@ LARGE_BYTES = 64 * 1024  # frames of this size or more are received and served i
 MAX_READS = 4  # of a large frame in one turn of the loop, while no small requests come
 TURN_SECONDS = 0.001  # the frames of one read that were not served by then wait for the connection's next step
 
-# Serves one request. The frame lies in a buffer that is used again: it may be looked at only until the first await.
+# Serves one request. The frame is in a buffer that is reused: it is valid only until the first await.
 ServeFrame = Callable[["Connection", memoryview], Reply | PendingReply | Awaitable[Reply | None] | None]
+
+RECEIVE_ERRORS = (CloseConnection, OSError, MemoryError)  # that end this connection only
 
 _REPLIES = (bytes, list)
 _READING, _SCHEDULED, _BLOCKED = ReceiveState.READING, ReceiveState.SCHEDULED, ReceiveState.BLOCKED
@@ -57,8 +65,11 @@ class Connection:
     def __init__(self, net: "Net", sock: Socket, host: str, port: int, listener: str) -> None:
         self.net, self.sock, self.host, self.port, self.listener = net, sock, host, port, listener
         self.serve: ServeFrame = net.serve  # or that of its login, until its peer is known
+        self.refuse_size: Callable[[str], Awaitable[Reply | None]] | None = (
+            None  # of a login: its failure, for a reason
+        )
         self.is_logged_in = True
-        self.client = ClientConnection(host, listener)  # what requests know of it
+        self.client = ClientConnection(host, listener)  # the view that requests have of it
         self.last_active = net.now()  # when its bytes were last served
         self.receive_state = _READING
         self._is_watched = False  # the socket calls `_readable`; that is ended only when it is called in vain
@@ -75,19 +86,19 @@ class Connection:
 
     @property
     def answers(self) -> "list[asyncio.Future[Any]]":
-        """What its requests still wait for."""
+        """The answers that its requests still wait for."""
         return self._replies.answers
 
     @property
     def is_served(self) -> bool:
-        """Whether a request of it is under way."""
+        """Whether one of its requests is under way."""
         return len(self._replies.queue) > 0
 
     def start(self) -> None:
         self._watch()
 
     def await_login(self, memory: FrameMemory) -> None:
-        """Its peer is a stranger, who gets little memory, until `logged_in`."""
+        """Its peer is not authenticated, and gets little memory, until `logged_in`."""
         self.is_logged_in, self._memory = False, memory
         self._reader.use(memory)
 
@@ -140,7 +151,7 @@ class Connection:
             self.net.lingering.add(self.sock)
         else:
             self.sock.close()
-        self.serve = self.net.serve  # its login would keep it in memory until the next garbage collection
+        self.serve, self.refuse_size = self.net.serve, None  # or its login would keep it until a garbage collection
         self.net.closed(self)
 
     # Receiving
@@ -166,16 +177,20 @@ class Connection:
                 self._serve_frames(reader.first_frame(memory.scratch[:count]))
             else:
                 self.close("the peer closed it", quiet=True)
-        except (CloseConnection, OSError) as error:
+        except RECEIVE_ERRORS as error:
             self._failed(error)
         finally:
             net.completions.release()
 
-    def _failed(self, error: CloseConnection | OSError) -> None:
+    def _failed(self, error: CloseConnection | OSError | MemoryError) -> None:
         """Receiving or serving failed. Requests that came before still get their replies, as far as they fit."""
-        if isinstance(error, CloseConnection):
+        if isinstance(error, InvalidFrameSize) and self.refuse_size is not None and not self.is_logged_in:
+            self._wait_for(self.refuse_size(str(error)))
+        elif isinstance(error, CloseConnection):
             self._flush()
             self.close(str(error), lingers=True)
+        elif isinstance(error, MemoryError):
+            self.close(f"its request could not be received: {shortage(error)}", lingers=True)
         elif not isinstance(error, BlockingIOError | InterruptedError):
             self.close(f"it broke: {error}", quiet=True, lingers=True)
 
@@ -314,7 +329,7 @@ class Connection:
                 self._await_sender(_READY)
 
     def _send_on(self, send: Callable[[], None]) -> None:
-        """Let a sender that waited go on."""
+        """Resume a sender that waited."""
         before = self._sender.state
         if before is SendState.CLOSED:
             return
@@ -359,7 +374,7 @@ class Connection:
         if self.receive_state is _CLOSED:
             return
         if (error := done.exception()) is not None:
-            self.close(f"what it asked for cannot be read: {error}")
+            self.close(f"the requested records cannot be read: {error}")
             return
         self._sender.cold_slice().loaded()
         self._resume_sender()
@@ -376,7 +391,7 @@ class Connection:
         return is_waiting or self._unmuting is not None or self._sender.state is not _READY
 
     def _go_on(self) -> None:
-        """Serve what was kept and read on, if nothing is in the way any more."""
+        """Serve the frames that were kept and continue to read, if nothing blocks the connection any more."""
         if self.receive_state is not _BLOCKED or self._is_blocked():
             return
         self._enter(_READING)
@@ -394,7 +409,7 @@ class Connection:
                 self._serve_partial()
             elif self._reader.at < self._reader.end:
                 self._serve_frames(self._reader.next_frame())
-        except (CloseConnection, OSError) as error:
+        except RECEIVE_ERRORS as error:
             self._failed(error)
         if self.receive_state is _READING:
             self._watch()
@@ -418,7 +433,7 @@ class Connection:
         try:
             if self._read_more() and reader.is_whole:
                 self._schedule_step()
-        except (CloseConnection, OSError) as error:
+        except RECEIVE_ERRORS as error:
             self._failed(error)
 
     def _starve(self) -> None:

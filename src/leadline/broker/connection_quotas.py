@@ -51,7 +51,7 @@ class ConnectionQuotas:
 
     @property
     def excess(self) -> int:
-        """So many connections of listeners that are not protected have to go."""
+        """The number of connections to close on listeners that are not protected."""
         unprotected = self._count - self._count_per_listener[self.limits.protected_listener or ""]
         return min(self._count - self.limits.max_connections, unprotected)
 
@@ -72,6 +72,9 @@ class ConnectionQuotas:
 
     def admits(self, host: str) -> bool:
         return self._count_per_ip[host] < self.limit_of(host)
+
+    def count_of(self, listener: str) -> int:
+        return self._count_per_listener[listener]
 
     def opened(self, listener: str, host: str) -> None:
         self._count += 1

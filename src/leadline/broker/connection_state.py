@@ -30,7 +30,7 @@ class ReceiveState(Enum):
 class SendState(Enum):
     __hash__ = object.__hash__
 
-    READY = auto()  # for nothing: what is queued can be sent
+    READY = auto()  # for nothing: queued replies can be sent
     AWAITING_ROOM = auto()  # for room in the socket
     AWAITING_STEP = auto()  # for its next step: large replies give way to small requests
     AWAITING_DISK = auto()  # for a part of a file that is not in memory
@@ -65,4 +65,8 @@ SEND_MAY_FOLLOW: dict[SendState, tuple[SendState, ...]] = {
 
 
 class CloseConnection(Exception):
-    """The peer sent something that makes no sense. The message says what and why; only its connection is closed."""
+    """The peer sent something invalid. The message has the reason; only its connection is closed."""
+
+
+class InvalidFrameSize(CloseConnection):
+    """The peer announced a frame that is larger than it may be, or of a negative size."""

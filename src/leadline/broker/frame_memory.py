@@ -6,8 +6,8 @@ Large buffers are used again, since new memory costs more than its use.
 queued.max.request.bytes bounds what has begun to arrive: `is_full` says that no further request may begin. One that has
 begun is received to its end.
 
-Connections that are not logged in yet have a memory of their own, `LoginMemory`. What strangers announce costs nothing
-there, and what they send is bounded.
+Connections that are not logged in yet have a memory of their own, `LoginMemory`. An announced size costs
+nothing there, and received bytes are bounded.
 """
 
 from collections.abc import Callable
@@ -18,17 +18,19 @@ SCRATCH_BYTES = 256 * 1024  # one read takes at most this much from a socket
 GROWTH_BYTES = 1024 * 1024  # up to here, the buffer of a frame has four times the room for what has arrived; then twice
 MAX_SPARE_BUFFERS = 4  # buffers of large frames that are kept for the next ones
 LOGIN_GROWTH_BYTES = 4096
+LOGIN_SCRATCH_BYTES = 16 * 1024  # as a TLS record: a message of a login is smaller
 MAX_LOGIN_BYTES = 16 * 1024 * 1024  # of frames that have arrived in part, on connections that are not logged in
 
 
 class FrameMemory:
+    scratch_bytes = SCRATCH_BYTES
     growth_bytes = GROWTH_BYTES
     limit_name = "socket.request.max.bytes"
     has_requests = True  # its frames begin with a header
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
         self._call_soon = call_soon
-        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self.scratch = memoryview(bytearray(self.scratch_bytes))
         self.max_frame_bytes = 0
         self.is_full = False
         self._queued_max_bytes = -1  # queued.max.request.bytes; not positive: no bound
@@ -52,7 +54,7 @@ class FrameMemory:
                 self._call_soon(resume)
 
     def arrived(self, count: int) -> None:
-        """So many bytes of a frame have arrived in part; negative: they are no longer kept."""
+        """`count` bytes of a partial frame have arrived; negative: they are no longer kept."""
 
     def wait(self, resume: Callable[[], None]) -> None:
         """Call `resume` soon after memory was released."""
@@ -75,6 +77,7 @@ class FrameMemory:
 class LoginMemory(FrameMemory):
     """Of the connections of one listener that are not logged in."""
 
+    scratch_bytes = LOGIN_SCRATCH_BYTES
     growth_bytes = LOGIN_GROWTH_BYTES
     limit_name = "sasl.server.max.receive.size"
     has_requests = False  # some are messages of a mechanism

@@ -6,14 +6,14 @@ A frame is a size (4 bytes, big-endian) and that many bytes. A reader holds one 
     kept bytes      read, but served later: `keep` copied them out of the shared buffer
     a partial frame its bytes are read straight into its buffer: `room`, `received`, until it `is_whole`
 
-The buffer of a partial frame grows with what has arrived, not with the size that the peer announced. Its header is
-looked at as soon as it is there: a request with countless tagged fields in it is refused before they arrive.
+The buffer of a partial frame grows with the received bytes, not with the size that the peer announced. Its header is
+checked as soon as it has arrived: a request with countless tagged fields in it is refused before they arrive.
 """
 
 from struct import Struct
 from typing import NoReturn
 
-from leadline.broker.connection_state import CloseConnection
+from leadline.broker.connection_state import CloseConnection, InvalidFrameSize
 from leadline.broker.frame_memory import FrameMemory
 from leadline.wire.frames import is_head_known
 from leadline.wire.primitives import TooManyTags
@@ -30,7 +30,7 @@ class FrameReader:
 
     def __init__(self, memory: FrameMemory) -> None:
         self._memory = memory
-        self._data = _NOTHING  # what it was fed with, or what it keeps
+        self._data = _NOTHING  # the bytes that it was fed, or those that it keeps
         self.at = self.end = 0  # the part of it that was not taken yet
         self.partial: bytearray | None = None  # the buffer of a partial frame: its size and bytes
         self._filled = 0  # bytes that have arrived there
@@ -41,11 +41,11 @@ class FrameReader:
     # Whole frames
 
     def feed(self, data: memoryview) -> None:
-        """Take what was read while there was no partial frame."""
+        """Take bytes that were read while there was no partial frame."""
         self._data, self.at, self.end = data, 0, len(data)
 
     def first_frame(self, data: memoryview) -> memoryview | None:
-        """The first frame of what was read while there was no partial frame; None if it has not arrived whole."""
+        """The first frame of the bytes that were fed; None if it has not arrived whole."""
         self.feed(data)
         return self.next_frame()
 
@@ -96,7 +96,7 @@ class FrameReader:
         return memoryview(self.partial)[self._filled : self.target]
 
     def received(self, count: int) -> None:
-        """So many bytes have arrived in `room`.
+        """`count` bytes have arrived in `room`.
 
         A larger buffer is another one: a view of a request that lay in this one before may not be gone yet.
         """
@@ -160,4 +160,4 @@ class FrameReader:
 
     def _refuse(self, size: int) -> NoReturn:
         memory = self._memory
-        raise CloseConnection(f"a request of {size} bytes; {memory.limit_name}={memory.max_frame_bytes}")
+        raise InvalidFrameSize(f"a request of {size} bytes; {memory.limit_name}={memory.max_frame_bytes}")

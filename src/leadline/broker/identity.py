@@ -1,4 +1,4 @@
-"""Who a broker is: its own id and that of its cluster, as meta.properties in each log directory remembers them.
+"""The identity of a broker: its id and its cluster's id, as meta.properties in each log directory stores them.
 
     neither a setting, nor the tree, nor another log directory contradicts what a directory remembers
 
@@ -33,7 +33,7 @@ class Identity(NamedTuple):
 async def identify(
     tree: Tree, stored: Mapping[str, Mapping[str, str]], config: BrokerConfig, chance: Chance, *, is_alone: bool
 ) -> Identity:
-    """`stored`: what meta.properties says in each log directory that has one. InconsistentIdentity, InvalidSetting."""
+    """`stored`: meta.properties of each log directory that has one. InconsistentIdentity, InvalidSetting."""
     for directory, properties in stored.items():
         if properties.get(VERSION, ZOOKEEPERS_VERSION) != ZOOKEEPERS_VERSION:
             raise InconsistentIdentity(
@@ -83,7 +83,7 @@ def _stored_broker_id(stored: Mapping[str, Mapping[str, str]], configured: Broke
             continue
         if not (text.isascii() and text.isdigit()):
             raise InconsistentIdentity(
-                f"{_file(directory)} has broker.id={text}, which is no number. Write the id of this broker there"
+                f"{_file(directory)} has broker.id={text}, which is not a number. Write the id of this broker there"
             )
         expected = configured if configured >= 0 else remembered
         remembered = int(text)
@@ -113,7 +113,7 @@ async def _new_broker_id(
 
 
 async def _check_assigned(tree: Tree, broker: BrokerId) -> None:
-    """A single node that is none of the brokers its topics are assigned to would serve nothing."""
+    """A single node whose id is in no assignment of its topics would serve nothing."""
     assigned = await _assigned_brokers(tree)
     if assigned and broker not in assigned:
         others = ", ".join(map(str, sorted(assigned)))

@@ -1,7 +1,7 @@
 """The keys for a listener's OAUTHBEARER tokens: fetched at the start, again in time, and early when one is missing.
 
-    an endpoint that cannot be reached stops nobody: the keys at hand stay, and it is asked again, less and less often
-    before the first keys are there, nobody logs in by OAUTHBEARER
+    an endpoint that cannot be reached stops no login: the current keys stay, and it is retried, with growing pauses
+    before the first keys arrive, logins by OAUTHBEARER fail
 
 Kafka does not start without them. Here the other listeners are served meanwhile.
 """
@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from leadline.runtime.documents import DocumentError
+from leadline.runtime.periodic import kept_running
 from leadline.runtime.ports import Time
 from leadline.security.jwks import InvalidJwks, Jwks
 
@@ -28,7 +29,7 @@ class JwksTiming:
     retry_backoff_max_ms: int = 10_000
 
     def wait_ms(self, failures: int) -> int:
-        """Before the next fetch, after so many failures in a row."""
+        """The pause before the next fetch, after `failures` in a row."""
         if failures == 0:
             return self.refresh_ms
         return min(self.retry_backoff_ms << min(failures - 1, 30), self.retry_backoff_max_ms)
@@ -46,9 +47,9 @@ class JwksEndpoint:
         self._refreshing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """One attempt is made before anybody can log in."""
+        """One attempt is made before the first login."""
         await self._load()
-        self._refreshing = asyncio.create_task(self._refresh(), name=f"keys of {self.url}")
+        self._refreshing = asyncio.create_task(kept_running(self._refresh), name=f"keys of {self.url}")
 
     async def stop(self) -> None:
         if self._refreshing is not None:
@@ -73,8 +74,8 @@ class JwksEndpoint:
         except (DocumentError, InvalidJwks, OSError) as error:
             self._failures += 1
             if self._failures == 1:
-                log.warning("the keys of OAUTHBEARER cannot be fetched, those at hand stay: %s", error)
+                log.warning("the keys of OAUTHBEARER cannot be fetched; the current ones stay: %s", error)
             return
         if self._failures:
-            log.info("the keys of OAUTHBEARER are fetched again from %s", self.url)
+            log.info("the keys of OAUTHBEARER can be fetched again from %s", self.url)
         self._failures = 0

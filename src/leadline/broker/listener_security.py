@@ -1,9 +1,9 @@
-"""How the listeners of a broker are protected, as its settings say.
+"""The protection of a broker's listeners, built from its settings.
 
 `listener.name.<listener>.<setting>` overrides a setting for one listener. The login module of a mechanism stands in
 `listener.name.<listener>.<mechanism>.sasl.jaas.config`, or in the JAAS file of KAFKA_OPTS (`broker/jaas_file.py`).
 
-    a listener that cannot be protected as its settings say stops the start: nobody is served with less
+    a listener that cannot be protected as its settings require stops the start: it is never served with less
 """
 
 import hashlib
@@ -15,16 +15,17 @@ from functools import partial
 from leadline.api import api_versions_response
 from leadline.broker.authentication import ListenerSecurity
 from leadline.broker.jaas_file import JaasSections
+from leadline.broker.kerberos_logins import KerberosLogins
 from leadline.broker.oauth_tokens import OAuthTokens
 from leadline.broker.own_login import NewLogin, own_login
 from leadline.cluster.broker_login import PeerSecurity
 from leadline.config.alter import NotApplicable
 from leadline.config.broker import BrokerSettings
 from leadline.config.listeners import Listener, SecurityProtocol
-from leadline.config.security import CALLBACK_HANDLER, JAAS, SecurityConfig
+from leadline.config.security import CALLBACK_HANDLER, JAAS, LOGIN_HANDLER, SecurityConfig
 from leadline.config.values import InvalidSetting, Password
 from leadline.runtime.ports import Chance
-from leadline.security.distinguished_name import subject_name
+from leadline.security.gssapi import GSSAPI
 from leadline.security.jaas import (
     SERVER_SECTION,
     InvalidJaas,
@@ -36,8 +37,7 @@ from leadline.security.jaas import (
 from leadline.security.key_stores import KeyStoreSettings, ReadFile, TrustStoreSettings
 from leadline.security.oauthbearer import OAUTHBEARER
 from leadline.security.plain import PLAIN, PlainExchange, plain_users
-from leadline.security.principal import ANONYMOUS, USER_TYPE, Principal
-from leadline.security.principal_mapping import NoMatchingRule, PrincipalMapping
+from leadline.security.principal_mapping import PrincipalMapping, certificate_principal
 from leadline.security.sasl_authenticator import SaslListener
 from leadline.security.sasl_mechanisms import EnabledMechanisms, SaslExchange
 from leadline.security.scram import ScramExchange, ScramUsers, TokenCredential
@@ -52,19 +52,25 @@ from leadline.wire.classes import Message
 log = logging.getLogger(__name__)
 
 MAX_REAUTH_MS = "connections.max.reauth.ms"
-MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
+MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER, GSSAPI)
 NO_KEY = Secret(b"")
 LOGIN_SHARE = 0.6, 0.8  # of its lifetime, after which this broker repeats a login; a request may wait in a queue then
 
 NewExchange = Callable[[], SaslExchange]
+_WITHOUT_KERBEROS = (
+    "; GSSAPI is Kerberos, and Kafka's default for sasl.enabled.mechanisms and sasl.mechanism.inter.broker.protocol. "
+    "Where there is no Kerberos, set them to SCRAM-SHA-512 for passwords or OAUTHBEARER for tokens of an identity "
+    "provider, or use an SSL listener with ssl.client.auth=required for certificates"
+)
 
 
 @dataclass(slots=True)
 class Credentials:
-    """Whom the mechanisms of all listeners let in, beside the users of JAAS lines."""
+    """The credentials that all listeners accept, besides the users of JAAS lines."""
 
     users: ScramUserCredentials
     oauth: OAuthTokens
+    kerberos: KerberosLogins
     chance: Chance
     tokens: TokenStore | None = None  # None: there are no delegation tokens
     decoy_key: Secret = NO_KEY  # known once the cluster is: see `decoy_key`
@@ -108,10 +114,11 @@ class ListenerSecurities:
         return ListenerSecurity(
             protocol=listener.protocol,
             tls=None if tls is None else tls.server_context,
-            principal_of=partial(principal_of, PrincipalMapping(config.ssl_principal_mapping_rules)),
+            principal_of=partial(certificate_principal, mapping=PrincipalMapping(config.ssl_principal_mapping_rules)),
             sasl=_sasl(listener, config, settings, self._credentials) if listener.protocol.sasl else None,
             failure_delay_s=settings.broker.connection_failed_authentication_delay_ms / 1000,
             max_receive_bytes=config.sasl_server_max_receive_size,
+            in_thread=self._credentials.kerberos.accepting.run,
         )
 
     def _peer_security(self, listener: Listener, settings: BrokerSettings) -> PeerSecurity:
@@ -121,6 +128,7 @@ class ListenerSecurities:
             tls=None if tls is None else tls.client_context,
             new_login=_new_login(listener.name, settings, self._credentials) if listener.protocol.sasl else None,
             login_share=partial(chance.uniform, *LOGIN_SHARE),
+            in_thread=self._credentials.kerberos.initiating.run,
         )
 
     def check(self, settings: BrokerSettings) -> None:
@@ -164,7 +172,7 @@ class ListenerSecurities:
         except FileNotFoundError:
             return False
         except OSError:
-            pass  # loading the store says why
+            pass  # loading the store reports the reason
         return True
 
     def use(self, stores: Mapping[str, ListenerTls]) -> None:
@@ -217,16 +225,6 @@ def _secret(password: Password | None) -> Secret | None:
     return None if password is None else Secret.of(password.value)
 
 
-def principal_of(mapping: PrincipalMapping, certificate: bytes | None) -> Principal:
-    """Who a client is that shows this certificate. ValueError: no rule makes a user of its name."""
-    if certificate is None:
-        return ANONYMOUS
-    try:
-        return Principal(USER_TYPE, mapping.name_of(subject_name(certificate)))
-    except NoMatchingRule as error:
-        raise ValueError(str(error)) from None
-
-
 # SASL
 
 
@@ -249,6 +247,10 @@ def _sasl(
             )
         elif handler in own:
             raise InvalidSetting(f"{handler_setting}={own[handler]}: only {OAUTHBEARER} takes a handler")
+        elif mechanism == GSSAPI:
+            assert module is not None
+            setting = jaas_setting(listener.name, mechanism)
+            exchanges[mechanism] = credentials.kerberos.exchanges_of(config, setting, module)
         else:
             exchanges[mechanism] = _new_exchange(mechanism, module, credentials)
         lifetime = own.get(f"{mechanism.lower()}.{MAX_REAUTH_MS}")
@@ -259,15 +261,10 @@ def _sasl(
 
 
 def _unsupported(mechanism: str, listener: str, config: SecurityConfig) -> InvalidSetting:
-    enabled, hint = ",".join(config.sasl_enabled_mechanisms), ""
-    if mechanism == "GSSAPI":
-        hint = (
-            "; GSSAPI, which is Kafka's default, needs Kerberos: use SCRAM-SHA-512 for passwords, OAUTHBEARER for "
-            "tokens of an identity provider, or an SSL listener with ssl.client.auth=required for certificates"
-        )
+    enabled = ",".join(config.sasl_enabled_mechanisms)
     return InvalidSetting(
         f"sasl.enabled.mechanisms={enabled}: not supported on listener {listener}: {mechanism}; "
-        f"{', '.join(MECHANISMS)} are{hint}"
+        f"{', '.join(MECHANISMS)} are"
     )
 
 
@@ -280,8 +277,9 @@ def login_module(listener: str, mechanism: str, own: Mapping[str, str], sections
         except InvalidJaas as error:
             if mechanism in SCRAM_MECHANISMS:
                 return None
+            hint = _WITHOUT_KERBEROS if mechanism == GSSAPI else ""
             raise InvalidSetting(
-                f"{setting} is not set: {mechanism} on listener {listener} needs it ({error})"
+                f"{setting} is not set: {mechanism} on listener {listener} needs it ({error}){hint}"
             ) from None
     module = parse_jaas_line(setting, Secret.of(own[name]))
     check_mechanism(setting, mechanism, module)
@@ -294,9 +292,20 @@ def jaas_setting(listener: str, mechanism: str) -> str:
 
 def _new_login(listener: str, settings: BrokerSettings, credentials: Credentials) -> NewLogin:
     """Of this broker, to the same listener of another one."""
-    mechanism = settings.broker.sasl_mechanism_inter_broker_protocol
-    module = login_module(listener, mechanism, settings.own_of_listener(listener), credentials.sections)
-    return own_login(jaas_setting(listener, mechanism), mechanism, module, credentials.chance)
+    mechanism, own = settings.broker.sasl_mechanism_inter_broker_protocol, settings.own_of_listener(listener)
+    module, setting = login_module(listener, mechanism, own, credentials.sections), jaas_setting(listener, mechanism)
+    handler = own.get(f"{mechanism.lower()}.{LOGIN_HANDLER}")
+    if mechanism == OAUTHBEARER:
+        assert module is not None
+        config = settings.of_listener(listener)
+        return credentials.oauth.own_logins(listener, config, setting, handler, module)
+    if handler is not None:
+        name = f"listener.name.{listener.lower()}.{mechanism.lower()}.{LOGIN_HANDLER}"
+        raise InvalidSetting(f"{name}={handler}: only {OAUTHBEARER} takes a handler")
+    if mechanism == GSSAPI:
+        assert module is not None
+        return credentials.kerberos.own_logins(settings.of_listener(listener), setting, module)
+    return own_login(setting, mechanism, module, credentials.chance)
 
 
 def _new_exchange(mechanism: str, module: LoginModule | None, credentials: Credentials) -> NewExchange:

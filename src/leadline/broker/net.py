@@ -6,6 +6,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 
 from leadline.broker.acceptor import Acceptor
@@ -16,9 +17,8 @@ from leadline.broker.connection_quotas import ConnectionLimits, ConnectionQuotas
 from leadline.broker.frame_memory import FrameMemory
 from leadline.broker.readahead import Readahead
 from leadline.runtime.deferred_completions import DeferredCompletions
-from leadline.runtime.network import Network, Socket, TcpNetwork
+from leadline.runtime.network import Network, Socket
 from leadline.runtime.ordered_set import OrderedSet
-from leadline.runtime.ports import OsFiles, SystemTime
 from leadline.runtime.step_scheduler import StepScheduler
 from leadline.security.connection_rates import ConnectionRates
 from leadline.security.hosts import host_address
@@ -35,15 +35,13 @@ class Net:
     def __init__(
         self,
         limits: ConnectionLimits,
-        network: Network | None = None,
-        now: Callable[[], float] = SystemTime.monotonic_s,
-        logins: Logins | None = None,
-        rates: ConnectionRates | None = None,
+        network: Network,
+        now: Callable[[], float],
+        logins: Logins,
+        rates: ConnectionRates,
     ) -> None:
-        self.limits, self.now = limits, now
-        self.rates = rates or ConnectionRates((), "")
+        self.limits, self.now, self.logins, self.rates = limits, now, logins, rates
         self._limit_rates()
-        self.logins = logins or Logins(SystemTime(), OsFiles.read_into, {})
         self.connections: OrderedSet[Connection] = OrderedSet()
         self.memory = FrameMemory(asyncio.get_running_loop().call_soon)
         self.memory.configure(limits.socket_request_max_bytes, limits.queued_max_request_bytes)
@@ -51,11 +49,13 @@ class Net:
         self.readahead = Readahead()
         self._quotas = ConnectionQuotas(limits)
         self._acceptor = Acceptor(
-            network or TcpNetwork(), self._quotas, self.rates, now, self.scheduler.is_quiet, self._accepted
+            network, self._quotas, rates, now, self.scheduler.is_quiet, logins.steps, self._accepted
         )
         self._refused = ClosingSockets(MAX_REFUSED)  # connections that came too fast
-        self.lingering = LingeringSockets(self.memory.scratch)  # connections whose peers still read why they ended
+        self.lingering = LingeringSockets(self.memory.scratch, self.logins.steps)  # peers still read why they ended
         self._idle_timer: asyncio.TimerHandle | None = None
+        self.opened_connections: Counter[str] = Counter()  # by listener, since the start
+        self.expired_connections = 0  # closed because they were idle
 
     def listen(self, name: str, host: str, port: int) -> tuple[str, int]:
         """Bind a listener. As in Kafka, an empty host means all addresses. The address that it is bound to."""
@@ -102,6 +102,7 @@ class Net:
         connection = Connection(self, self.logins.protect(sock, listener), host, port, listener)
         self.connections.add(connection)
         self._quotas.opened(listener, host)
+        self.opened_connections[listener] += 1
         self._close_excess()
         self.logins.begin(connection)
         try:
@@ -118,6 +119,9 @@ class Net:
         self._quotas.closed(connection.listener, connection.host)
         self._acceptor.try_again()
 
+    def connection_count(self, listener: str) -> int:
+        return self._quotas.count_of(listener)
+
     # Idle connections
 
     def _schedule_idle_check(self) -> None:
@@ -129,6 +133,7 @@ class Net:
         if max_idle_ms > 0:
             oldest = self.now() - max_idle_ms / 1000
             idle = [it for it in self.connections if not it.is_served and it.last_active < oldest]
+            self.expired_connections += len(idle)
             for connection in idle:
                 connection.close(f"idle; connections.max.idle.ms={max_idle_ms}", quiet=True)
         self.logins.close_late()
@@ -151,4 +156,5 @@ class Net:
         for connection in list(self.connections):
             connection.close("the broker stops", quiet=True)
         self.lingering.close_all()
+        self.logins.close()
         self.readahead.close()

@@ -1,9 +1,10 @@
-"""OAUTHBEARER on the listeners of a broker: which tokens each of them takes, and where it gets the keys for them.
+"""OAUTHBEARER on the listeners of a broker: which tokens each of them takes, and which one the broker itself shows.
 
     a listener takes signed tokens, unless its settings name Kafka's handler for unsecured ones
     the keys come from an https URL or from a file; the URL never changes while the broker runs (CVE-2025-27817)
+    the broker's own token comes from such a URL, too, or is written without a signature (`oauthbearer_client`)
 
-The options `ssl.truststore.*` of the login module say whom to trust as the server of that URL. Without them, the
+The options `ssl.truststore.*` of the login module say whom to trust as the server of such a URL. Without them, the
 authorities of the system count.
 """
 
@@ -12,55 +13,92 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
-from urllib.parse import urlsplit
 
 from leadline.broker.jwks_endpoint import JwksEndpoint, JwksTiming
-from leadline.config.security import SecurityConfig
-from leadline.config.values import InvalidSetting
+from leadline.broker.own_login import NewLogin
+from leadline.broker.token_endpoint import TokenEndpoint
+from leadline.config.security import UNSECURED_LOGIN_HANDLER, SecurityConfig
 from leadline.runtime.documents import FetchDocument
-from leadline.runtime.ports import Time
+from leadline.runtime.ports import Chance, Time
 from leadline.security.jaas import LoginModule
 from leadline.security.jwks import check_endpoint, check_library
-from leadline.security.key_stores import ReadFile, TrustStoreSettings, load_trust_store
-from leadline.security.oauthbearer import OAuthBearerExchange, TokenRules, TokenValidator, Validate, is_signed
+from leadline.security.key_stores import ReadFile
+from leadline.security.oauthbearer import (
+    OAUTHBEARER,
+    OAuthBearerExchange,
+    TokenRules,
+    TokenValidator,
+    Validate,
+    is_signed,
+)
+from leadline.security.oauthbearer_client import OAuthBearerClient, OwnToken, UnsecuredLogin, extensions_of
+from leadline.security.sasl_client_authenticator import SaslClientAuthenticator
 from leadline.security.secret import Secret
-from leadline.security.tls import ListenerTls, TlsSettings
+from leadline.security.token_request import TokenRequest, path_of_url, refresh_rules, url_context
 from leadline.security.unsecured_tokens import UnsecuredValidator
 
 log = logging.getLogger(__name__)
 
-_TRUST_STORE = "ssl.truststore."
+_KEYS_URL = "sasl.oauthbearer.jwks.endpoint.url"
+_NO_KEYS = "OAUTHBEARER needs the keys that tokens are signed with"
 
 
 class OAuthTokens:
-    """`await start()` makes all endpoints fetch their keys."""
+    """`await start()` makes all endpoints fetch their keys, and the broker's own tokens."""
 
-    def __init__(self, fetch: FetchDocument, read: ReadFile, clock: Time) -> None:
-        self._fetch, self._read, self._clock = fetch, read, clock
+    def __init__(self, fetch: FetchDocument, read: ReadFile, clock: Time, chance: Chance) -> None:
+        self._fetch, self._read, self._clock, self._chance = fetch, read, clock, chance
         self._endpoints: dict[str, JwksEndpoint] = {}  # by listener
+        self._own: dict[str, TokenEndpoint] = {}  # by listener
         self._unsecured: set[str] = set()  # listeners
 
     async def start(self, stack: AsyncExitStack) -> None:
-        for endpoint in self._endpoints.values():
+        endpoints: list[JwksEndpoint | TokenEndpoint] = [*self._endpoints.values(), *self._own.values()]
+        for endpoint in endpoints:
             stack.push_async_callback(endpoint.stop)
             await endpoint.start()
 
     def exchanges_of(
         self, listener: str, config: SecurityConfig, setting: str, handler: str | None, module: LoginModule
     ) -> Callable[[], OAuthBearerExchange]:
-        """What begins a login on a listener. `setting`: the name under which its handler is set. InvalidSetting."""
+        """A factory for logins on a listener. `setting`: the name under which its handler is set. InvalidSetting."""
         if is_signed(setting, handler):
             validate = self._signed(listener, config, module)
         else:
             validate = UnsecuredValidator.of(setting, module.options).validate
             if listener not in self._unsecured:
                 self._unsecured.add(listener)
-                log.warning("listener %s takes tokens without a signature: whoever reaches it may be anybody", listener)
+                log.warning("listener %s accepts unsigned tokens: any client can log in as any user", listener)
         return partial(OAuthBearerExchange, validate)
+
+    def own_logins(
+        self, listener: str, config: SecurityConfig, setting: str, handler: str | None, module: LoginModule
+    ) -> NewLogin:
+        """A factory for logins of this broker. `setting`: the name of its JAAS line. InvalidSetting."""
+        is_unsecured = handler in (None, UNSECURED_LOGIN_HANDLER)
+        extensions = extensions_of(setting, module.options, is_unsecured=is_unsecured)
+        if is_unsecured:
+            login = UnsecuredLogin.of(setting, module.options)
+            token: Callable[[], OwnToken] = lambda: login.token(self._clock.now_ms())  # noqa: E731
+        else:
+            token = self._own_endpoint(listener, config, setting, module).token
+        return lambda host: SaslClientAuthenticator(OAUTHBEARER, OAuthBearerClient(token(), extensions))
+
+    def _own_endpoint(self, listener: str, config: SecurityConfig, setting: str, module: LoginModule) -> TokenEndpoint:
+        request = TokenRequest.of(setting, config, module.options, self._read)
+
+        async def fetch() -> OwnToken:
+            if request.path is not None:
+                return request.token(await self._read_file(request.path))
+            return request.token(await self._fetch(request.url, request.context(), request.form))
+
+        if listener not in self._own:
+            self._own[listener] = TokenEndpoint(request.url, fetch, refresh_rules(config), self._clock, self._chance)
+        return self._own[listener]
 
     def _signed(self, listener: str, config: SecurityConfig, module: LoginModule) -> Validate:
         check_library()
-        url = check_endpoint(config.sasl_oauthbearer_jwks_endpoint_url, from_file=True)
+        url = check_endpoint(_KEYS_URL, config.sasl_oauthbearer_jwks_endpoint_url, _NO_KEYS)
         fetch = self._source(url, module.options)
         if listener not in self._endpoints:
             self._endpoints[listener] = JwksEndpoint(url, fetch, _timing(config), self._clock)
@@ -74,17 +112,9 @@ class OAuthTokens:
         return TokenValidator(rules, self._endpoints[listener].keys).validate
 
     def _source(self, url: str, options: Mapping[str, Secret]) -> Callable[[], Awaitable[bytes]]:
-        parts = urlsplit(url)
-        if parts.scheme == "file":
-            path = url.removeprefix("file://")
-            try:
-                self._read(path)
-            except OSError as error:
-                raise InvalidSetting(f"sasl.oauthbearer.jwks.endpoint.url={url}: {error}") from None
+        if (path := path_of_url(_KEYS_URL, url, self._read)) is not None:
             return partial(self._read_file, path)
-        trust_store = _trust_store(options)
-        tls = ListenerTls(TlsSettings(trust_store=trust_store), None, load_trust_store(trust_store, self._read))
-        return partial(self._fetch, url, tls.client_context)
+        return partial(self._fetch, url, url_context(options, self._read))
 
     async def _read_file(self, path: str) -> bytes:
         return await asyncio.to_thread(self._read, path)
@@ -95,16 +125,4 @@ def _timing(config: SecurityConfig) -> JwksTiming:
         config.sasl_oauthbearer_jwks_endpoint_refresh_ms,
         config.sasl_oauthbearer_jwks_endpoint_retry_backoff_ms,
         config.sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms,
-    )
-
-
-def _trust_store(options: Mapping[str, Secret]) -> TrustStoreSettings:
-    def text(name: str) -> str | None:
-        return options[_TRUST_STORE + name].reveal_text() if _TRUST_STORE + name in options else None
-
-    return TrustStoreSettings(
-        text("type") or TrustStoreSettings().type,
-        text("location"),
-        options.get(f"{_TRUST_STORE}password"),
-        options.get(f"{_TRUST_STORE}certificates"),
     )

@@ -30,9 +30,10 @@ class PendingSlice:
         return self.cached > 0
 
     def send(self, sock: Socket, count: int) -> int:
-        """Send at most so many bytes; the number that the socket took."""
+        """Send at most `count` bytes. Returns the number that the socket took."""
         sent = sock.send_file(self.file.fd, self.position, count)
         if sent == 0:
+            self.file.ends_at = self.position  # the next read of the log reports it
             raise OSError(f"the file ends at byte {self.position}, within a slice that is being sent")
         self.position += sent
         self.length -= sent
@@ -49,7 +50,7 @@ class PendingSlice:
         self.cached = min(self.length, LOAD_BYTES)
 
     def next_readahead(self) -> int | None:
-        """Where the disk should read on, if half of what it was asked for is used up."""
+        """The position of the next readahead, if half of the last one is used up."""
         end, requested_to = self.position + self.length, self.file.ahead_to
         if not end <= requested_to < end + READAHEAD_BYTES // 2:
             return None

@@ -1,6 +1,7 @@
 """The five ports of a broker: time, files, network, chance and coordination. Everything above them is the same code.
 
-`Ports()` are the real ones. A test or a simulation passes its own.
+`Ports()` are the real ones, and this module is the one above `runtime` that names them. A test or a simulation passes
+its own.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,6 +14,7 @@ from leadline.coordination.embedded import EmbeddedTree
 from leadline.coordination.tree import Tree
 from leadline.log.files import CACHE, read_file
 from leadline.runtime.documents import FetchDocument, fetch_document
+from leadline.runtime.kerberos import Kerberos, LibKerberos
 from leadline.runtime.network import Network, TcpNetwork
 from leadline.runtime.ports import Chance, Files, OsFiles, SystemChance, SystemTime, Time
 
@@ -46,3 +48,4 @@ class Ports:
     open_tree: OpenTree = open_tree
     environment: Mapping[str, str] = field(default_factory=dict)  # of the process, for Java's options in KAFKA_OPTS
     fetch_document: FetchDocument = fetch_document  # of the network: what is fetched from elsewhere than a broker
+    kerberos: Kerberos = field(default_factory=LibKerberos)  # of the network and the files: see `runtime/kerberos.py`

@@ -1,6 +1,6 @@
 """A broker's registration in the tree, and the controlled shutdown before it leaves.
 
-The registration ends with the session: other brokers then lead what this broker led. It registers again as soon as it
+The registration ends with the session: other brokers then lead its partitions. It registers again as soon as it
 has a new session, with a new epoch, and the controller then sends it LeaderAndIsr.
 """
 
@@ -15,6 +15,8 @@ from leadline.coordination.registration import Registration
 from leadline.coordination.tree import NodeExists, SessionState, Tree, TreeError, TreeWatch
 from leadline.errors import NotController
 from leadline.model import BrokerId
+from leadline.runtime.ended_tasks import all_ended
+from leadline.runtime.periodic import end_now, kept_running
 from leadline.runtime.ports import Files
 from leadline.wire.messages import ControlledShutdownRequest, ControlledShutdownResponse
 
@@ -42,7 +44,13 @@ class Presence:
         self._watch: TreeWatch | None = None
         self._again: asyncio.Task[None] | None = None
         self._is_connected = True
+        self._is_expired = False
         self._handing_over: asyncio.Timeout | None = None
+
+    @property
+    def is_registered(self) -> bool:
+        """Without a connection it still is, until its session expires."""
+        return not self._is_expired and self._tree.session == self._registered_in
 
     async def begin(self) -> None:
         """NodeExists if another broker has this id."""
@@ -60,13 +68,13 @@ class Presence:
         self._on_registered(epoch)
 
     def _session(self, state: SessionState) -> None:
-        self._is_connected = state is SessionState.CONNECTED
+        self._is_connected, self._is_expired = state is SessionState.CONNECTED, state is SessionState.EXPIRED
         if not self._is_connected:
             self._hurry()
         if state is SessionState.EXPIRED:
-            log.warning("the session expired: broker %d counts as gone until it has another one", self._me)
+            log.warning("the session expired: broker %d counts as gone until it has a new one", self._me)
         elif state is SessionState.CONNECTED and (self._again is None or self._again.done()):
-            self._again = asyncio.create_task(self._register_again(), name="registering again")
+            self._again = asyncio.create_task(kept_running(self._register_again), name="registering again")
 
     async def _register_again(self) -> None:
         while self._tree.session != self._registered_in:
@@ -75,13 +83,13 @@ class Presence:
             except NodeExists as error:  # of the session before, for a moment; or of another broker, for ever
                 log.error("broker %d cannot register: %s", self._me, error)
             except (TreeError, OSError) as error:
-                log.warning("broker %d could not register and tries again: %s", self._me, error)
+                log.warning("broker %d could not register; retrying: %s", self._me, error)
             else:
                 continue
             await asyncio.sleep(RETRY_SECONDS)
 
     async def hand_over(self, epoch: int, config: BrokerConfig, ask: Ask) -> bool:
-        """Let the controller give to others what this broker leads, before it stops. False: it could not be done.
+        """Have the controller move leadership to other brokers, before this one stops. False: it could not be done.
 
         Without ZooKeeper no controller can decide anything, so there is no wait.
         """
@@ -103,7 +111,7 @@ class Presence:
     def _hurry(self) -> None:
         """No controller can elect other leaders."""
         if self._handing_over is not None:
-            self._handing_over.reschedule(0)
+            end_now(self._handing_over)
             self._handing_over = None
 
     async def _is_handed_over(self, request: ControlledShutdownRequest, ask: Ask) -> bool:
@@ -130,4 +138,4 @@ class Presence:
             self._watch.cancel()
         if self._again is not None:
             self._again.cancel()
-            await asyncio.gather(self._again, return_exceptions=True)
+            await all_ended(self._again)

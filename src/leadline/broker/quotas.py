@@ -1,4 +1,4 @@
-"""The quotas of a broker, as its settings say, and the end of measures whose clients are gone."""
+"""The quotas of a broker, built from its settings, and the removal of measurements of clients that are gone."""
 
 import asyncio
 from contextlib import AsyncExitStack, suppress

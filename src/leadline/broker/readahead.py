@@ -1,6 +1,6 @@
 """Reads parts of files into the page cache, in threads, before they are sent.
 
-Where no thread can be started the loop does it: everybody waits for the disk then, but nothing fails.
+If no thread can be started, the loop does it: all clients wait for the disk then, but nothing fails.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ class Readahead:
         return self._in_thread(pending_slice.read_through, part.file, position, count)
 
     def request(self, part: PendingSlice) -> None:
-        """Have the disk read what comes after a slice, if its reader is about to need it."""
+        """Have the disk read the bytes after a slice, if its reader is about to need them."""
         if (position := part.next_readahead()) is not None:
             self._in_thread(pending_slice.request_readahead, part.file, position)
 

@@ -6,6 +6,7 @@ the listeners read their key and trust stores again, which is how certificates a
     a change that cannot be obeyed changes nothing: the earlier settings hold
 """
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from ipaddress import ip_address
@@ -27,10 +28,12 @@ from leadline.log.files import connection_capacity
 from leadline.log.log_dirs import LogDirs
 from leadline.log.log_tasks import LogTasks
 from leadline.replication.throttle import Throttles
-from leadline.runtime.network import addresses_of
+from leadline.runtime.network import Network
 from leadline.runtime.ports import descriptor_limit
 
 log = logging.getLogger(__name__)
+
+LimitsPerAddress = tuple[tuple[str, int], ...]  # an address and the connections that it may have
 
 
 def topic_config(settings: LiveSettings, overrides: Mapping[str, str] | None, topic: str) -> LogConfig:
@@ -39,7 +42,7 @@ def topic_config(settings: LiveSettings, overrides: Mapping[str, str] | None, to
         return settings.topics
     config, errors = settings.topics.with_readable(overrides)
     for error in errors:  # another broker or a tool wrote it
-        log.error("a setting of topic %s is not obeyed: %s", topic, error)
+        log.error("ignoring an invalid setting of topic %s: %s", topic, error)
     return config
 
 
@@ -67,41 +70,48 @@ class Reconfiguration:
         net: Net,
         throttles: Throttles,
         securities: ListenerSecurities,
+        network: Network,
     ) -> None:
         self._settings, self._configs, self._dirs = settings, configs, dirs
-        self._net, self._throttles, self._securities = net, throttles, securities
+        self._net, self._throttles, self._securities, self._network = net, throttles, securities, network
+        self._changing = asyncio.Lock()  # the later of two changes holds, whatever the lookup of a host takes
         self._unknown: set[str] = set()  # names of settings that the cluster holds, and that would protect something
 
-    async def start(self, tree: Tree, upkeep: LogTasks, controller: Controller) -> None:
-        self._upkeep, self._controller = upkeep, controller
+    async def start(self, tree: Tree, log_tasks: LogTasks, controller: Controller) -> None:
+        self._log_tasks, self._controller = log_tasks, controller
         await self._configs.start()
         await self._configs.of_topics(await tree.children(znodes.TOPICS) or [])
         if self._configs.broker or self._configs.default:
-            self._reconfigure()
+            await self._reconfigure()
         self._configs.on_change.append(self._changed)
 
-    def _changed(self, kind: str, name: str) -> None:
+    async def _changed(self, kind: str, name: str) -> None:
         if kind == TOPICS:
             self._dirs.update_config(name)
             self._controller.settings_changed(name)
         elif kind == BROKERS:
             try:
-                self._reconfigure()
+                await self._reconfigure()
             except InvalidSetting as error:  # another broker or a tool wrote it
-                log.error("changed settings are not obeyed, the earlier ones hold: %s", error)
+                log.error("ignoring invalid settings; the previous ones stay: %s", error)
             self._controller.settings_changed(None)
 
-    def _reconfigure(self) -> None:
+    async def _reconfigure(self) -> None:
+        async with self._changing:
+            await self._obey_latest()
+
+    async def _obey_latest(self) -> None:
         layers = self._settings.layers(self._configs.default, self._configs.broker)
         merged = layers.merged()
         changed = broker_settings(merged, layers.stored)
         self._report_unknown(set(unknown_protection(changed.listeners, layers.stored)))
         check_listeners(self._settings.current, changed)
-        limits, stores = limits_of(changed), self._securities.changed_stores(changed)
+        per_address = await connections_per_address(changed.broker, self._network)
+        limits, stores = limits_of(changed, per_address), self._securities.changed_stores(changed)
         self._settings.replace(changed)
         self._securities.use(stores)
-        self._dirs.reconfigure(changed.storage)
-        self._upkeep.reconfigure()
+        self._dirs.reconfigure()
+        self._log_tasks.reconfigure()
         self._net.reconfigure(limits)
         _limit_replication(self._throttles, changed.broker, merged)
         for topic in self._configs.topics:
@@ -114,7 +124,7 @@ class Reconfiguration:
         self._unknown = names
 
 
-def limits_of(settings: BrokerSettings) -> ConnectionLimits:
+def limits_of(settings: BrokerSettings, per_address: LimitsPerAddress) -> ConnectionLimits:
     config, send_buffer = settings.broker, settings.properties.get("socket.send.buffer.bytes")
     backlog = settings.properties.get("socket.listen.backlog.size")
     most = max(connection_capacity(descriptor_limit()), 1)
@@ -126,11 +136,7 @@ def limits_of(settings: BrokerSettings) -> ConnectionLimits:
         capacity=most,
         descriptor_limit=descriptor_limit() if most < config.max_connections else 0,
         max_connections_per_ip=config.max_connections_per_ip,
-        max_connections_per_ip_overrides=tuple(
-            (address, limit)
-            for host, limit in connections_per_ip(config.max_connections_per_ip_overrides).items()
-            for address in _addresses_of(host)
-        ),
+        max_connections_per_ip_overrides=per_address,
         max_connection_creation_rate=config.max_connection_creation_rate,
         creation_rates_of_listeners=_of_listeners(
             settings, "max.connection.creation.rate", config.max_connection_creation_rate
@@ -149,14 +155,20 @@ def _of_listeners(settings: BrokerSettings, name: str, of_all: int) -> tuple[tup
     return tuple((listener, int(settings.own_of_listener(listener).get(name, of_all))) for listener in listeners)
 
 
-def _addresses_of(host: str) -> list[str]:
+async def connections_per_address(config: BrokerConfig, network: Network) -> LimitsPerAddress:
+    """max.connections.per.ip.overrides, with the addresses of hosts that it names."""
+    limits = connections_per_ip(config.max_connections_per_ip_overrides).items()
+    return tuple([(address, limit) for host, limit in limits for address in await _addresses_of(host, network)])
+
+
+async def _addresses_of(host: str, network: Network) -> list[str]:
     """The addresses of a host, in the form of a connection's peer address."""
     try:
         return [str(ip_address(host))]
     except ValueError:
         pass
     try:
-        return addresses_of(host)
+        return await network.addresses_of(host)
     except OSError as error:
         raise InvalidSetting(f"max.connections.per.ip.overrides: {host} has no address: {error.strerror}") from None
 

@@ -38,7 +38,7 @@ class ReplyQueue:
 
     @property
     def answers(self) -> "list[asyncio.Future[Any]]":
-        """What is still being computed."""
+        """The replies that are still being computed."""
         return [reply.answer for reply in self.queue if isinstance(reply, PendingReply)]
 
     def add(self, reply: Reply | PendingReply) -> bool:
@@ -63,6 +63,6 @@ class ReplyQueue:
             put(reply)
 
     def cancel(self) -> None:
-        """Nobody waits for the replies any more."""
+        """Cancel the replies that are still being computed."""
         for answer in self.answers:
             answer.cancel()

@@ -72,7 +72,7 @@ class Sender:
                 self.has_large_slice = True
 
     def flush(self) -> None:
-        """Send what can be sent now, unless something sent earlier still waits. OSError: the connection is broken."""
+        """Send now as much as possible, unless earlier data still waits. OSError: the connection is broken."""
         if self.state is not _READY:
             return
         if not self.queue:  # as nearly always

@@ -4,9 +4,10 @@ Bytes that arrive are decrypted in `recv_into`; bytes to send are encrypted in s
 order before anything else. The part that the socket did not take waits here: never more than one slice of it.
 
     handshake  -> open          both sides have the keys: `recv_into` returns the peer's first bytes
-    open       -> closed        the peer said goodbye, broke the protocol, or the socket failed
-    any        -> shut down     we said goodbye or why we refuse: what still arrives is not decrypted
-    a step of a handshake takes half a millisecond: each waits for its turn, and an iteration of the loop has one
+    open       -> closed        the peer sent close_notify, broke the protocol, or the socket failed
+    any        -> shut down     we sent close_notify or an alert: later bytes are not decrypted
+    a step of a handshake takes half a millisecond: a thread takes it, and nobody else touches the TLS object until then
+    each step waits for its turn: an iteration of the loop begins one at most
     a renegotiation is refused: see `security/tls.py`
 """
 
@@ -14,10 +15,12 @@ import asyncio
 import ssl
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 
 from leadline.model import Buffer
 from leadline.runtime.network import MSG_MORE, SHUT_WR, Socket
 from leadline.runtime.step_scheduler import StepScheduler
+from leadline.runtime.worker_threads import WorkerThreads
 
 SLICE_BYTES = 256 * 1024  # encrypted at once: large enough that calls cost little, small enough for one loop iteration
 FIRST_BYTES = 64 * 1024  # of a file, after a request: the peer can decrypt them while the next ones are encrypted
@@ -25,6 +28,9 @@ MORE_BYTES = 16 * 1024  # encrypted, and not sent before more follows
 RECEIVE_BYTES = 256 * 1024
 
 ReadFile = Callable[[int, memoryview, int], int]  # part of a file into a buffer, as the files port does
+
+
+Outcome = bool | str  # of a step of a handshake: whether it was the last one; why it failed
 
 
 class TlsBuffers:
@@ -46,14 +52,18 @@ class TlsSocket:
         context: ssl.SSLContext,
         buffers: TlsBuffers,
         handshakes: StepScheduler,
+        threads: WorkerThreads,
         read_file: ReadFile,
     ) -> None:
-        self._sock, self._buffers, self._handshakes, self._read_file = sock, buffers, handshakes, read_file
+        self._sock, self._buffers, self._read_file = sock, buffers, read_file
+        self._handshakes, self._threads = handshakes, threads
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self.is_open = False  # the handshake is over, and the end was not sent
         self._is_shut_down = False
         self._has_turn = self._awaits_turn = False  # for a step of its handshake
+        self._is_in_thread = False  # such a step
+        self._outcome: Outcome | None = None  # of a step that is over, and was not looked at
         self.on_open: Callable[[], None] = _nothing  # called then, before the peer's first bytes are returned
         self._unsent = memoryview(b"")  # encrypted, and not taken by the socket yet
         self._is_answered = False  # bytes of a file were sent since the last request
@@ -72,7 +82,7 @@ class TlsSocket:
     def recv_into(self, buffer: bytearray | memoryview, /) -> int:
         if not self.is_open:
             if self._is_shut_down:
-                return self._sock.recv_into(buffer)  # nobody looks at it
+                return self._sock.recv_into(buffer)  # it is discarded
             if not self._handshake():
                 return 0
         view, count = memoryview(buffer), 0
@@ -117,28 +127,49 @@ class TlsSocket:
 
     def _handshake(self) -> bool:
         """Go on with the handshake. False if the peer has left; BlockingIOError if it is not over."""
+        if self._outcome is not None:
+            outcome, self._outcome = self._outcome, None
+            return self._end_step(outcome)
+        if self._is_in_thread:
+            raise BlockingIOError
         if not self._has_turn:
             self._await_turn()
-            raise BlockingIOError  # the bytes wait in the socket meanwhile
+            raise BlockingIOError  # the bytes wait in the socket until then
         self._has_turn = False
         if not self._receive():
             return False
-        try:
-            self._tls.do_handshake()
-            self.is_open = True
-        except ssl.SSLWantReadError:
-            pass
-        except ssl.SSLError as error:
-            self._send_encrypted()  # an alert that says why
-            raise TlsFailed(f"TLS failed: {_reason(error)}") from None
-        self._send_encrypted()
-        if not self.is_open:
+        self._begin_step()
+        raise BlockingIOError
+
+    def _begin_step(self) -> None:
+        self._is_in_thread = True
+        self._sock.on_readable(None)
+        step = partial(_handshake_step, self._tls)
+        asyncio.ensure_future(self._threads.run(step)).add_done_callback(self._step_ended)
+
+    def _step_ended(self, step: "asyncio.Future[Outcome]") -> None:
+        self._is_in_thread = False
+        if step.cancelled() or self._is_shut_down:
+            return
+        self._outcome = step.result()
+        if self._reader is None:
+            self._has_more = True  # the next reader is called at once
+        else:
+            self._sock.on_readable(self._reader)
+            self._reader()
+
+    def _end_step(self, outcome: "Outcome") -> bool:
+        self._send_encrypted()  # if it failed, an alert that says why
+        if isinstance(outcome, str):
+            raise TlsFailed(f"TLS failed: {outcome}")
+        if not outcome:
             raise BlockingIOError
+        self.is_open = True
         self.on_open()
         return True
 
     def _await_turn(self) -> None:
-        """Nobody is called for a socket that waits: a thousand of them cost an iteration of the loop nothing."""
+        """No callback runs for a socket that waits: a thousand of them cost an iteration of the loop nothing."""
         if not self._awaits_turn:
             self._awaits_turn = True
             self._sock.on_readable(None)
@@ -152,7 +183,7 @@ class TlsSocket:
 
     def on_readable(self, call: Callable[[], None] | None, /) -> None:
         self._reader = call
-        if not self._awaits_turn:
+        if not self._awaits_turn and not self._is_in_thread:
             self._sock.on_readable(call)
         if call is not None and self._has_more:
             self._call_reader_again()
@@ -178,6 +209,8 @@ class TlsSocket:
         With `MSG_MORE` a few bytes wait for what follows: a call of the system costs as much as encrypting 16 KB.
         """
         self._check_room()
+        if self._is_in_thread:
+            raise BlockingIOError
         try:
             count = self._tls.write(memoryview(data)[:SLICE_BYTES])
         except ssl.SSLWantReadError:  # the handshake is not over
@@ -248,7 +281,8 @@ class TlsSocket:
         assert how == SHUT_WR
         self._say_goodbye()
         self.is_open, self._is_shut_down = False, True
-        self._has_more = self._awaits_turn = False
+        self._has_more = self._awaits_turn = self._is_in_thread = False
+        self._outcome = None
         self._unsent = memoryview(b"")
         self._sock.shutdown(how)
 
@@ -256,6 +290,7 @@ class TlsSocket:
         self._reader = None
         if not self._is_shut_down:
             self._say_goodbye()
+        self._is_shut_down = True
         self._sock.close()
 
     def _say_goodbye(self) -> None:
@@ -263,15 +298,28 @@ class TlsSocket:
         self._writer = None
         self.on_open = _nothing
         self._sock.on_writable(None)
-        with suppress(ssl.SSLError, ValueError):  # it would wait for the peer's goodbye, which nobody needs
+        if self._is_in_thread:
+            return  # there are no keys yet
+        with suppress(ssl.SSLError, ValueError):  # it would wait for the peer's close_notify, which is not needed
             self._tls.unwrap()
         with suppress(OSError):  # no room, or the peer is gone
             if self._outgoing.pending or self._unsent:
                 self._sock.send(bytes(self._unsent) + self._outgoing.read())
 
 
+def _handshake_step(tls: ssl.SSLObject) -> Outcome:
+    """In a thread. It returns its failure: an exception would keep the connection in memory."""
+    try:
+        tls.do_handshake()
+    except ssl.SSLWantReadError:
+        return False
+    except ssl.SSLError as error:
+        return _reason(error)
+    return True
+
+
 def _nothing() -> None:
-    """Nobody waits for the end of the handshake."""
+    """Stop waiting for the end of the handshake."""
 
 
 def _reason(error: ssl.SSLError) -> str:

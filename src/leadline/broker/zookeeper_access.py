@@ -1,7 +1,7 @@
-"""How this broker reaches ZooKeeper, as its settings and Java's options say: TLS, a login, ACLs on nodes.
+"""How this broker reaches ZooKeeper, by its settings and Java's options: TLS, a login, ACLs on nodes.
 
 a connection that cannot be protected as set stops the start
-zookeeper.set.acl needs a login or a certificate: an ACL is for whoever created the node
+zookeeper.set.acl needs a login or a certificate: an ACL names the creator of the node
 """
 
 import ssl
@@ -42,7 +42,7 @@ def zookeeper_access(
     has_certificate = tls is not None and config.zookeeper_ssl_keystore_location is not None
     if config.zookeeper_set_acl and login is None and not has_certificate:
         raise InvalidSetting(
-            "zookeeper.set.acl=true: nodes must belong to somebody: set zookeeper.ssl.client.enable, "
+            "zookeeper.set.acl=true: nodes need an owner: set zookeeper.ssl.client.enable, "
             "zookeeper.clientCnxnSocket and zookeeper.ssl.keystore.location, or log in by a JAAS file with the section "
             f"{CLIENT_SECTION} (KAFKA_OPTS=-D{LOGIN_CONFIG}=FILE)"
         )
@@ -50,7 +50,7 @@ def zookeeper_access(
 
 
 def _check_socket(config: BrokerConfig) -> None:
-    """With another class, or without one, Kafka connects without TLS. Nobody who asks for TLS gets less here."""
+    """With another class, or without one, Kafka connects without TLS. Here a connection never has less than was set."""
     if config.zookeeper_ssl_client_enable and config.zookeeper_clientCnxnSocket not in (_NETTY, _NETTY.split(".")[-1]):
         raise InvalidSetting(
             f"zookeeper.clientCnxnSocket={config.zookeeper_clientCnxnSocket or ''}: must be {_NETTY} with "
@@ -100,7 +100,7 @@ def _trust_store(config: BrokerConfig) -> TrustStoreSettings:
 
 
 def _type(setting: str, type_: str | None, location: str) -> str:
-    """As ZooKeeper tells it from the name of the file."""
+    """The type, which ZooKeeper derives from the name of the file."""
     if type_ is not None:
         return type_.upper()
     for ending, of_ending in _TYPES.items():

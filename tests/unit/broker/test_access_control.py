@@ -1,4 +1,4 @@
-"""The authorizer of a broker: what its settings say, what it has read before it serves, and the doors left open."""
+"""The authorizer of a broker: what its settings say, what it has read before it serves, and what is left open."""
 
 import asyncio
 import logging
@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from leadline.broker import access_control
-from leadline.broker.access_control import open_doors
+from leadline.broker.access_control import security_warnings
 from leadline.broker.broker import Broker
+from leadline.broker.ports import Ports
 from leadline.cluster.metadata_cache import Endpoint
 from leadline.config.authorizer import ACL_AUTHORIZER
 from leadline.config.broker import broker_settings
@@ -35,12 +36,12 @@ def tmp_path() -> Iterator[Path]:
 def test_super_users_that_are_no_principals_stop_the_start_before_anything_is_opened(tmp_path: Path) -> None:
     properties = {"log.dirs": str(tmp_path / "data"), "authorizer.class.name": ACL_AUTHORIZER, "super.users": "alice"}
     with pytest.raises(InvalidSetting, match=r"super\.users=alice: expected a string in format"):
-        Broker(broker_settings(properties))
+        Broker(broker_settings(properties), Ports())
     assert not (tmp_path / "data").exists()
 
 
 def test_super_users_are_ignored_without_an_authorizer(tmp_path: Path) -> None:
-    Broker(broker_settings({"log.dirs": str(tmp_path / "data"), "super.users": "alice"}))
+    Broker(broker_settings({"log.dirs": str(tmp_path / "data"), "super.users": "alice"}), Ports())
 
 
 def test_acls_are_in_force_when_the_first_connection_is_accepted(
@@ -77,14 +78,14 @@ def test_without_an_authorizer_the_tree_has_no_nodes_of_acls(tmp_path: Path) -> 
     asyncio.run(main())
 
 
-def doors(address: str = "127.0.0.1", *bindings: AclBinding, **properties: str) -> list[str]:
+def warnings(address: str = "127.0.0.1", *bindings: AclBinding, **properties: str) -> list[str]:
     settings = broker_settings({name.replace("_", "."): value for name, value in properties.items()})
     authorizer = Authorizer() if settings.broker.authorizer_class_name else None
     for pattern, entry in bindings:
         assert authorizer is not None
         authorizer.put(pattern, [entry])
     addresses = {listener.name: Endpoint(address, 9092) for listener in settings.listeners.bound}
-    return list(open_doors(settings.broker, authorizer, settings.listeners.bound, addresses))
+    return list(security_warnings(settings, authorizer, addresses))
 
 
 @pytest.mark.parametrize(
@@ -101,20 +102,50 @@ def doors(address: str = "127.0.0.1", *bindings: AclBinding, **properties: str) 
     ],
 )
 def test_a_listener_beyond_loopback_without_an_authorizer_is_named(address: str, is_open: bool) -> None:
-    lines = doors(address)
+    lines = warnings(address)
     assert len(lines) == is_open
     if is_open:
         assert f"listener PLAINTEXT is open to other machines ({address})" in lines[0]
-    assert doors(address, authorizer_class_name=ACL_AUTHORIZER) == []
+    assert warnings(address, authorizer_class_name=ACL_AUTHORIZER) == []
 
 
 def test_everything_for_everybody_is_named() -> None:
     properties = {"authorizer_class_name": ACL_AUTHORIZER}
-    (line,) = doors(super_users="User:root;User:ANONYMOUS", **properties)
-    assert line.startswith("super.users has User:ANONYMOUS, and listener PLAINTEXT asks nobody who they are")
-    (line,) = doors(**properties, **{"allow.everyone.if.no.acl.found": "true"})
-    assert line == "allow.everyone.if.no.acl.found=true, and there are no ACLs: everybody may do everything"
-    assert doors("127.0.0.1", READS_T, **properties, **{"allow.everyone.if.no.acl.found": "true"}) == []
+    (line,) = warnings(super_users="User:root;User:ANONYMOUS", **properties)
+    assert line.startswith("super.users has User:ANONYMOUS, and listener PLAINTEXT requires no login")
+    (line,) = warnings(**properties, **{"allow.everyone.if.no.acl.found": "true"})
+    assert line == "allow.everyone.if.no.acl.found=true, and there are no ACLs: every client may do everything"
+    assert warnings("127.0.0.1", READS_T, **properties, **{"allow.everyone.if.no.acl.found": "true"}) == []
+
+
+PASSWORDS = {  # the protocol and the mechanisms of a listener, and whether it takes passwords that others can read
+    ("SASL_PLAINTEXT", "SCRAM-SHA-512,PLAIN"): True,
+    ("SASL_PLAINTEXT", "SCRAM-SHA-512"): False,
+    ("SASL_SSL", "PLAIN"): False,
+}
+
+
+@pytest.mark.parametrize(("protocol", "mechanisms"), PASSWORDS)
+def test_passwords_in_plain_text_beyond_loopback_are_named(protocol: str, mechanisms: str) -> None:
+    properties = {
+        "listeners": "PLAINTEXT://:9092,LOGIN://:9093",
+        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,LOGIN:{protocol}",
+        "listener.name.login.sasl.enabled.mechanisms": mechanisms,
+        "authorizer.class.name": ACL_AUTHORIZER,
+    }
+    lines = warnings("0.0.0.0", **properties)
+    assert len(lines) == PASSWORDS[protocol, mechanisms]
+    assert all(line.startswith("listener LOGIN takes passwords without TLS from other machines") for line in lines)
+    assert warnings("127.0.0.1", **properties) == []
+
+
+@pytest.mark.parametrize(("client_auth", "is_open"), [("none", True), ("requested", True), ("required", False)])
+def test_a_listener_that_does_not_require_certificates_admits_anonymous_super_users(
+    client_auth: str, is_open: bool
+) -> None:
+    properties = {"listeners": "SSL://:9092", "security.inter.broker.protocol": "SSL", "ssl.client.auth": client_auth}
+    lines = warnings(authorizer_class_name=ACL_AUTHORIZER, super_users="User:ANONYMOUS", **properties)
+    assert len(lines) == is_open
 
 
 def test_the_start_warns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -125,7 +156,7 @@ def test_the_start_warns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> No
     caplog.set_level(logging.WARNING)
     asyncio.run(main())
     (line,) = [record.getMessage() for record in caplog.records if "super.users" in record.getMessage()]
-    assert line.endswith("whoever reaches it may do everything")
+    assert line.endswith("anyone who can reach it may do everything")
 
 
 def test_counts_of_denials_are_written_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Who the peer of a connection is, before its first request is served: over the loopback, with a server that echoes."""
 
 import asyncio
+import dataclasses
 import gc
 import logging
 import socket
@@ -16,18 +17,19 @@ from weakref import ref
 import pytest
 
 from leadline.broker import authentication, closing_sockets
-from leadline.broker.authentication import ListenerSecurity, Logins
+from leadline.broker.authentication import ListenerSecurity
 from leadline.broker.connection import Connection
 from leadline.broker.connection_quotas import ConnectionLimits
 from leadline.broker.net import Net
 from leadline.broker.reply_queue import Reply
 from leadline.config.listeners import SecurityProtocol
 from leadline.runtime.event_loop import EventLoop
-from leadline.runtime.ports import OsFiles, SystemTime
+from leadline.runtime.ports import Time
+from leadline.security.gssapi import GssapiWork
 from leadline.security.plain import PLAIN, PlainExchange
 from leadline.security.principal import ANONYMOUS, Principal
 from leadline.security.sasl_authenticator import SaslListener
-from leadline.security.sasl_mechanisms import EnabledMechanisms
+from leadline.security.sasl_mechanisms import Authenticated, EnabledMechanisms, Failed, Outcome
 from leadline.security.secret import Secret
 from leadline.wire.classes import Message
 from leadline.wire.frames import parse_response, request_frame
@@ -40,7 +42,9 @@ from leadline.wire.messages import (
     SaslHandshakeResponse,
 )
 from leadline.wire.primitives import BUFFERS
+from tests.support.ahead_clock import AheadClock
 from tests.support.certificates import client_context, server_context
+from tests.support.net import net_of
 from tests.support.waiting import eventually
 
 SECONDS = 60
@@ -98,10 +102,9 @@ def sasl(max_reauth_ms: int = 0, **changes: float) -> ListenerSecurity:
 
 @asynccontextmanager
 async def server(
-    security: ListenerSecurity, connect: ssl.SSLContext | None = None
+    security: ListenerSecurity, connect: ssl.SSLContext | None = None, clock: Time | None = None
 ) -> AsyncIterator[tuple[Net, Callable[[], Awaitable[Client]]]]:
-    logins = Logins(SystemTime(), OsFiles.read_into, {"SECURE": security})
-    net = Net(ConnectionLimits(connections_max_idle_ms=600_000), logins=logins)
+    net = net_of(ConnectionLimits(connections_max_idle_ms=600_000), {"SECURE": security}, clock=clock)
     _, port = net.listen("SECURE", "127.0.0.1", 0)
     net.start(echo)
     clients: list[Client] = []
@@ -128,6 +131,68 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 
 
 # SASL
+
+
+class Blocking:
+    """A mechanism that takes its time: it notes in which threads it works, and waits for `released`."""
+
+    def __init__(self, released: threading.Event) -> None:
+        self.released, self.threads = released, list[int]()
+
+    def evaluate(self, response: bytes, now_ms: int) -> GssapiWork[Outcome]:
+        return GssapiWork(lambda: self._outcome(response))
+
+    def _outcome(self, response: bytes) -> Outcome:
+        self.threads.append(threading.get_ident())
+        assert self.released.wait(SECONDS)
+        return Failed(reason="no") if b"wrong" in response else Authenticated(Principal("User", "alice"))
+
+
+def blocking() -> tuple[ListenerSecurity, Blocking]:
+    mechanism = Blocking(threading.Event())
+    security = sasl(failure_delay_s=0.0)
+    assert security.sasl is not None
+    listener = dataclasses.replace(security.sasl, mechanisms=EnabledMechanisms({PLAIN: lambda: mechanism}))
+    return dataclasses.replace(security, sasl=listener), mechanism
+
+
+def test_a_login_that_blocks_holds_up_nobody_else_and_what_comes_after_it_waits() -> None:
+    async def test() -> None:
+        security, mechanism = blocking()
+        async with server(security) as (_, client):
+            peer, other = await client(), await client()
+            login = asyncio.create_task(peer.log_in())
+            await eventually(lambda: mechanism.threads)
+            assert mechanism.threads != [threading.get_ident()]
+            peer.send(b"hello")
+            other.request(SaslHandshakeRequest(mechanism=PLAIN), 1)
+            assert await other.receive() is not None
+            assert not login.done()
+            mechanism.released.set()
+            response = await login
+            assert response is not None
+            assert response.error_code == 0
+            assert await peer.receive() == b"User:alice hello"
+
+    run(test)
+
+
+def test_a_login_that_blocks_may_fail_and_its_peer_may_leave_meanwhile() -> None:
+    async def test() -> None:
+        security, mechanism = blocking()
+        async with server(security) as (net, client):
+            peer, leaver = await client(), await client()
+            login, left = asyncio.create_task(peer.log_in("wrong")), asyncio.create_task(leaver.log_in())
+            await eventually(lambda: len(mechanism.threads) == 2)
+            leaver.writer.transport.abort()
+            assert await left is None
+            mechanism.released.set()
+            response = await login
+            assert response is not None
+            assert response.error_code == 58
+            await eventually(lambda: not net.connections)
+
+    run(test)
 
 
 def test_a_peer_that_logged_in_is_served_under_its_name() -> None:
@@ -290,14 +355,15 @@ def test_a_peer_that_leaves_before_its_refusal_is_sent_causes_no_error(caplog: p
 
 def test_an_expired_login_serves_no_request_but_may_be_renewed() -> None:
     async def test() -> None:
-        async with server(sasl(max_reauth_ms=1100)) as (_, client):
+        clock = AheadClock()
+        async with server(sasl(max_reauth_ms=600_000), clock=clock) as (_, client):
             renewing, idle = await client(), await client()
             response = await renewing.log_in()
             assert response is not None
-            assert response.session_lifetime_ms == 1100
+            assert response.session_lifetime_ms == 600_000
             await idle.log_in()
             assert await renewing.ask(b"one") == b"User:alice one"
-            await asyncio.sleep(1.3)
+            clock.ahead_ms = 600_001
             await renewing.log_in()
             assert await renewing.ask(b"two") == b"User:alice two"
             assert await idle.ask(b"two") is None
@@ -305,12 +371,14 @@ def test_an_expired_login_serves_no_request_but_may_be_renewed() -> None:
     run(test)
 
 
-def test_a_large_announcement_before_the_login_closes_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_large_announcement_before_the_login_fails_it_after_the_delay(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
-        async with server(sasl(max_receive_bytes=1000)) as (_, client):
-            peer = await client()
+        async with server(sasl(max_receive_bytes=1000, failure_delay_s=0.2)) as (net, client):
+            peer, began_s = await client(), time.monotonic()
             peer.writer.write((1001).to_bytes(4))
             assert await peer.receive() is None
+            assert time.monotonic() - began_s >= 0.2
+            await eventually(lambda: net.logins.failed["SECURE"] == 1)
 
     run(test)
     assert "a request of 1001 bytes; sasl.server.max.receive.size=1000" in caplog.text
@@ -319,7 +387,7 @@ def test_a_large_announcement_before_the_login_closes_the_connection(caplog: pyt
 def test_each_listener_has_a_limit_of_its_own_for_messages_of_a_login() -> None:
     async def test() -> None:
         listeners = {"SMALL": sasl(max_receive_bytes=1000), "LARGE": sasl(max_receive_bytes=9000)}
-        net = Net(ConnectionLimits(), logins=Logins(SystemTime(), OsFiles.read_into, listeners))
+        net = net_of(securities=listeners)
         ports = {name: net.listen(name, "127.0.0.1", 0)[1] for name in listeners}
         net.start(echo)
         small, large = [Client(*await asyncio.open_connection("127.0.0.1", ports[name])) for name in listeners]

@@ -69,9 +69,10 @@ def test_a_listener_has_the_limits_of_the_broker_unless_it_has_its_own() -> None
                 "listener.name.clients.max.connections": "5",
                 "listener.name.brokers.max.connection.creation.rate": "9",
             }
-        )
+        ),
+        per_address=(),
     )
     assert limits.max_connections_of_listeners == (("CLIENTS", 5), ("BROKERS", 70))
     assert limits.creation_rates_of_listeners == (("CLIENTS", 30), ("BROKERS", 9))
     assert limits.protected_listener == "BROKERS"
-    assert limits_of(broker_settings({})).protected_listener is None
+    assert limits_of(broker_settings({}), ()).protected_listener is None

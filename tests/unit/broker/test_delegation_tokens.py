@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 from leadline.broker.delegation_tokens import start_following_tokens, token_store
+from leadline.broker.kerberos_logins import KerberosLogins
 from leadline.broker.listener_security import Credentials
 from leadline.broker.oauth_tokens import OAuthTokens
 from leadline.config.broker import BrokerConfig
@@ -22,7 +23,9 @@ from leadline.security.scram_users import ScramUserCredentials
 from leadline.security.secret import Secret
 from leadline.security.token_store import TokenStore
 from tests.support.chance import SeededChance
+from tests.support.scripted_kerberos import ScriptedKerberos
 from tests.support.trees import run_on_tree
+from tests.support.waiting import eventually
 
 ALICE = Principal("User", "alice")
 CONFIG = BrokerConfig.parse({"delegation.token.secret.key": "topsecret"})
@@ -35,11 +38,6 @@ async def following(tree: Tree, is_controller: Callable[[], bool]) -> AsyncItera
     async with asyncio.timeout(120), AsyncExitStack() as stack:
         await start_following_tokens(tokens, is_controller, 1, stack)
         yield tokens
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110  the test as a whole has its time
-        await asyncio.sleep(0.001)
 
 
 def test_without_a_secret_there_is_no_store() -> None:
@@ -59,10 +57,10 @@ def test_the_controller_alone_deletes_what_has_expired() -> None:
         async with following(tree, look) as tokens:
             await tokens.create(ALICE, ALICE, [], 1)
             lasting = await tokens.create(ALICE, ALICE, [], -1)
-            await until(lambda: looks > 5)
+            await eventually(lambda: looks > 5)
             assert len(tokens.cache.tokens()) == 2
             is_controller = True
-            await until(lambda: tokens.cache.tokens() == [lasting])
+            await eventually(lambda: tokens.cache.tokens() == [lasting])
 
     run_on_tree(test)
 
@@ -84,7 +82,7 @@ def test_tokens_are_checked_again_after_the_tree_was_out_of_reach(
 
             monkeypatch.setattr(tree, "multi", lost_once)
             await tokens.create(ALICE, ALICE, [], 1)
-            await until(lambda: not tokens.cache.tokens())
+            await eventually(lambda: not tokens.cache.tokens())
 
     run_on_tree(test)
     assert "not deleted this time" in caplog.text
@@ -95,8 +93,9 @@ def test_a_token_logs_its_owner_in_until_it_expires(mechanism: ScramMechanism) -
     async def test(tree: Tree) -> None:
         async with following(tree, lambda: False) as tokens:
             token = await tokens.create(ALICE, ALICE, [], -1)
-            oauth = OAuthTokens(fetch_document, lambda path: b"", SystemTime())
-            credentials = Credentials(ScramUserCredentials(), oauth, SeededChance(), tokens)
+            oauth = OAuthTokens(fetch_document, lambda path: b"", SystemTime(), SeededChance())
+            kerberos = KerberosLogins(ScriptedKerberos(), lambda path: b"", {})
+            credentials = Credentials(ScramUserCredentials(), oauth, kerberos, SeededChance(), tokens)
             password = Secret(base64.b64encode(tokens.cache.hmac(token.id).reveal()))
             for by_token in (True, False):
                 exchange = ScramExchange(mechanism, credentials.of(mechanism), "nonce")

@@ -1,7 +1,7 @@
 """Settings that change while a broker runs: each takes effect wherever it is used, and is back when it is deleted.
 
 Kafka calls these settings dynamic: cluster-wide ones of brokers, and all of topics. Every one that is obeyed has a row
-here, with a look at the part of the broker that obeys it.
+here, with a look at the part of the broker that obeys it, or in `test_dynamic_effects`, with what its clients see.
 """
 
 import asyncio
@@ -22,6 +22,8 @@ from leadline.log.compaction_request import CompactionRequest
 from leadline.log.log import Log
 from leadline.model import TopicPartition
 from tests.support.in_process import broker_in_process
+from tests.support.waiting import eventually
+from tests.unit.broker.test_dynamic_effects import EFFECTS
 
 SECONDS = 30
 TP = TopicPartition("orders", 0)
@@ -48,56 +50,29 @@ def pass_over(broker: Broker) -> CompactionRequest:
 
 
 def cleaners(broker: Broker) -> int:
-    return sum(not task.done() for task in broker.upkeep._cleaners.values())
+    return sum(not task.done() for task in broker.log_tasks._cleaners.values())
 
 
 BROKER: dict[str, tuple[str, Look, object]] = {
-    "transaction.partition.verification.enable": (
-        "false",
-        lambda broker: broker.services.config.transaction_partition_verification_enable,
-        False,
-    ),
     "max.connections": ("7", lambda broker: net_of(broker).limits.max_connections, 7),
-    "max.connections.per.ip": ("7", lambda broker: net_of(broker).limits.max_connections_per_ip, 7),
-    "max.connections.per.ip.overrides": (
-        "127.0.0.9:3",
-        lambda broker: net_of(broker).limits.max_connections_per_ip_overrides,
-        (("127.0.0.9", 3),),
-    ),
     "max.connection.creation.rate": ("7", lambda broker: net_of(broker).limits.max_connection_creation_rate, 7),
-    "producer.id.expiration.ms": ("77000", lambda broker: log_of(broker).producer_state.expiration_ms, 77000),
     "log.cleaner.threads": ("2", cleaners, 2),
     "log.cleaner.io.max.bytes.per.second": ("4000.0", lambda broker: pass_over(broker).max_bytes_per_second, 4000.0),
     "log.cleaner.dedupe.buffer.size": ("100000000", lambda broker: pass_over(broker).dedupe_bytes, 100_000_000),
     "log.cleaner.io.buffer.load.factor": ("0.5", lambda broker: pass_over(broker).load_factor, 0.5),
     "log.cleaner.io.buffer.size": ("900000", lambda broker: pass_over(broker).io_buffer_bytes, 450_000),
     "log.cleaner.backoff.ms": ("77", lambda broker: broker.dirs.config.log_cleaner_backoff_ms, 77),
-    "log.cleanup.policy": ("compact", config("compact"), True),
-    "compression.type": ("zstd", config("compression_type"), "zstd"),
     "compression.gzip.level": ("5", config("compression_gzip_level"), 5),
     "compression.lz4.level": ("5", config("compression_lz4_level"), 5),
     "compression.zstd.level": ("5", config("compression_zstd_level"), 5),
     "log.cleaner.delete.retention.ms": ("77", config("delete_retention_ms"), 77),
     "log.segment.delete.delay.ms": ("77", config("file_delete_delay_ms"), 77),
-    "log.flush.interval.messages": ("77", config("flush_messages"), 77),
-    "log.flush.interval.ms": ("77", config("flush_ms"), 77),
-    "log.index.interval.bytes": ("77", config("index_interval_bytes"), 77),
     "log.cleaner.max.compaction.lag.ms": ("77", config("max_compaction_lag_ms"), 77),
-    "message.max.bytes": ("77", config("max_message_bytes"), 77),
-    "log.message.downconversion.enable": ("false", config("message_downconversion_enable"), False),
-    "log.message.timestamp.after.max.ms": ("77", config("message_timestamp_after_max_ms"), 77),
-    "log.message.timestamp.before.max.ms": ("77", config("message_timestamp_before_max_ms"), 77),
-    "log.message.timestamp.type": ("LogAppendTime", config("log_append_time"), True),
     "log.cleaner.min.cleanable.ratio": ("0.7", config("min_cleanable_dirty_ratio"), 0.7),
     "log.cleaner.min.compaction.lag.ms": ("77", config("min_compaction_lag_ms"), 77),
     "min.insync.replicas": ("2", config("min_insync_replicas"), 2),
-    "log.preallocate": ("true", config("preallocate"), True),
-    "log.retention.bytes": ("77", config("retention_bytes"), 77),
-    "log.retention.ms": ("77", config("retention_ms"), 77),
-    "log.segment.bytes": ("7777", config("segment_bytes"), 7777),
     "log.index.size.max.bytes": ("7777", config("segment_index_bytes"), 7777),
     "log.roll.jitter.ms": ("77", config("segment_jitter_ms"), 77),
-    "log.roll.ms": ("77", config("segment_ms"), 77),
     "unclean.leader.election.enable": ("true", config("unclean_leader_election_enable"), True),
 }
 ELSEWHERE = {
@@ -120,15 +95,12 @@ def test_every_dynamic_setting_of_a_broker_that_is_obeyed_is_looked_at() -> None
         for name, row in kafka_table().items()
         if row.mode is not Mode.READ_ONLY and row.support is Support.OBEYED and not row.internal
     }
-    assert dynamic == BROKER.keys() | ELSEWHERE.keys()
+    assert dynamic == BROKER.keys() | EFFECTS.keys() | ELSEWHERE.keys()
+    assert not BROKER.keys() & EFFECTS.keys()
 
 
 async def until_equal(look: Callable[[], object], expected: object, name: str = "") -> None:
-    for _ in range(100 * SECONDS):
-        if look() == expected:
-            return
-        await asyncio.sleep(0.01)
-    assert (name, look()) == (name, expected)
+    await eventually(lambda: look() == expected, lambda: f"{name} is {look()}, not {expected}")
 
 
 async def create_topic(broker: Broker) -> None:
@@ -242,7 +214,7 @@ def test_a_cleaner_that_rests_looks_at_the_new_settings_at_once(tmp_path: Path) 
                 looks += 1
                 return False
 
-            broker.upkeep.cleaner.clean_filthiest = look  # type: ignore[method-assign]
+            broker.log_tasks.cleaner.clean_filthiest = look  # type: ignore[method-assign]
             await alter(broker, {"log.cleaner.backoff.ms": "10"})
             await until_equal(lambda: looks > 3, True)
 

@@ -61,7 +61,7 @@ def test_directories_of_two_brokers_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["100q", "", "-5", "²"])
 def test_a_broker_id_that_is_no_number_is_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(InconsistentIdentity, match="which is no number"):
+    with pytest.raises(InconsistentIdentity, match="which is not a number"):
         identity(tmp_path, {"data": OURS | {"broker.id": text}}, settings())
 
 

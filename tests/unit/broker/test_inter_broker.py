@@ -12,11 +12,14 @@ import pytest
 
 from leadline.broker.broker import Broker
 from leadline.broker.inter_broker import InterBroker
+from leadline.broker.ports import Ports
 from leadline.cluster import failure_detector
 from leadline.cluster.broker_client import PeerLocked, PeerLost, TcpBrokerClient
 from leadline.cluster.broker_login import PeerSecurity
+from leadline.cluster.failure_detector import FailureDetector, ProbeOutcome, Reachability
 from leadline.config.broker import broker_settings
 from leadline.config.live_settings import LiveSettings
+from leadline.config.security import UNSECURED_HANDLER, UNSECURED_LOGIN_HANDLER
 from leadline.controller.state import RegisteredBroker
 from leadline.coordination.registration import RegisteredEndpoint
 from leadline.coordination.tree import Tree
@@ -39,6 +42,7 @@ SILENCE_S = 0.5
 ALLOWED = re.compile(r"Principal = (User:\w+) is Allowed Operation = ClusterAction .* for request = (\w+)")
 OwnSettings = Callable[[ClusterSecurity], Mapping[str, str]]
 TP = TopicPartition("orders", 0)
+LOGIN_MODULES = "org.apache.kafka.common.security"
 SETTINGS = {
     "replica.lag.time.max.ms": "2000",
     "replica.fetch.backoff.ms": "100",
@@ -51,10 +55,14 @@ SETTINGS = {
 
 @asynccontextmanager
 async def cluster(
-    path: Path, of_last: OwnSettings, of_others: OwnSettings = ClusterSecurity.settings, **settings: str
+    path: Path,
+    of_last: OwnSettings,
+    of_others: OwnSettings = ClusterSecurity.settings,
+    scram: ScramMechanism = ScramMechanism.SCRAM_SHA_512,
+    **settings: str,
 ) -> AsyncIterator[list[Broker]]:
     """`of_last`: what sets the last of the brokers apart."""
-    security = ClusterSecurity(path / "security")
+    security = ClusterSecurity(path / "security", scram)
 
     def settings_of(id: int) -> dict[str, str]:
         own = of_last(security) if id == 2 else of_others(security)
@@ -96,6 +104,76 @@ def isr(broker: Broker) -> set[int]:
 
 def log_end(broker: Broker) -> int:
     return broker.dirs.logs[TP].log_end if TP in broker.dirs.logs else -1
+
+
+# Every way to protect the listener between brokers
+
+
+def by_certificate(security: ClusterSecurity) -> Mapping[str, str]:
+    return security.settings() | {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SECURE:SSL",
+        "ssl.client.auth": "required",
+        "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/",
+    }
+
+
+def by_sasl(mechanism: str, protocol: str, line: str) -> OwnSettings:
+    def settings(security: ClusterSecurity) -> Mapping[str, str]:
+        return security.settings() | {
+            "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,SECURE:{protocol}",
+            "sasl.enabled.mechanisms": mechanism,
+            "sasl.mechanism.inter.broker.protocol": mechanism,
+            f"listener.name.secure.{mechanism.lower()}.sasl.jaas.config": f"{LOGIN_MODULES}.{line};",
+        }
+
+    return settings
+
+
+def by_token(security: ClusterSecurity) -> Mapping[str, str]:
+    line = f'oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="{BROKER}"'
+    prefix = "listener.name.secure.oauthbearer.sasl"
+    return dict(by_sasl("OAUTHBEARER", "SASL_SSL", line)(security)) | {
+        f"{prefix}.server.callback.handler.class": UNSECURED_HANDLER,
+        f"{prefix}.login.callback.handler.class": UNSECURED_LOGIN_HANDLER,
+    }
+
+
+PLAIN_LINE = (
+    f'plain.PlainLoginModule required username="{BROKER}" password="{PASSWORDS[BROKER]}" '
+    f'user_{BROKER}="{PASSWORDS[BROKER]}"'
+)
+PROTECTIONS: dict[str, tuple[OwnSettings, ScramMechanism]] = {
+    "SSL with certificates": (by_certificate, ScramMechanism.SCRAM_SHA_512),
+    "SASL_PLAINTEXT with PLAIN": (by_sasl("PLAIN", "SASL_PLAINTEXT", PLAIN_LINE), ScramMechanism.SCRAM_SHA_512),
+    "SASL_SSL with SCRAM-SHA-256": (ClusterSecurity.settings, ScramMechanism.SCRAM_SHA_256),
+    "SASL_SSL with OAUTHBEARER": (by_token, ScramMechanism.SCRAM_SHA_512),
+}
+
+
+@pytest.mark.parametrize("protection", PROTECTIONS)
+def test_a_cluster_replicates_obeys_its_controller_and_fails_over_however_it_is_protected(
+    protection: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings, scram = PROTECTIONS[protection]
+    caplog.set_level(logging.DEBUG)
+
+    async def main() -> None:
+        async with cluster(tmp_path, settings, settings, scram) as brokers:
+            await create_topic(brokers, [1, 0, 2])
+            await produce(brokers[0], 1)
+            await eventually(lambda: all(log_end(broker) == 3 for broker in brokers))
+            await brokers[1].stop()
+            await eventually(lambda: leader(brokers[0]) == leader(brokers[2]) == 0)
+            await produce(brokers[2], 0)
+            await eventually(lambda: [log_end(brokers[id]) for id in (0, 2)] == [6, 6])
+
+    asyncio.run(main())
+    served = {request for principal, request in ALLOWED.findall(caplog.text) if principal == f"User:{BROKER}"}
+    assert served >= {"Fetch", "LeaderAndIsr", "UpdateMetadata"}
+
+
+def leader(broker: Broker) -> int:
+    return broker.metadata.topics[TP.topic].partitions[0].leader
 
 
 def test_brokers_replicate_over_logins_that_have_an_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -244,10 +322,14 @@ def test_a_broker_without_a_certificate_learns_why_it_is_not_let_in(newest: ssl.
     context.maximum_version = newest
 
     async def main() -> None:
-        broker = Broker(broker_settings(settings))
+        broker = Broker(broker_settings(settings), Ports())
         await broker.start()
         client = TcpBrokerClient(
-            "127.0.0.1", broker.addresses["SECURE"].port, "me", security=PeerSecurity(listener="SECURE", tls=context)
+            "127.0.0.1",
+            broker.addresses["SECURE"].port,
+            "me",
+            TcpNetwork(),
+            security=PeerSecurity(listener="SECURE", tls=context),
         )
         try:
             with pytest.raises(PeerLocked, match=r"(?i)alert.(certificate.required|handshake.failure)"):
@@ -264,8 +346,17 @@ def test_brokers_whose_logins_fail_everywhere_go_on_leading(
 ) -> None:
     """As in Kafka, if their password changes. A refused login is an answer: nobody is cut off from the others."""
     monkeypatch.setattr(failure_detector, "LEAST_SILENCE_S", SILENCE_S)
+    locked_s: dict[FailureDetector, list[float]] = {}
+    judge = FailureDetector.judge
 
-    def wrong_login() -> SaslClientAuthenticator:
+    def note(detector: FailureDetector, outcome: ProbeOutcome, now_s: float) -> Reachability:
+        if outcome is ProbeOutcome.LOCKED:
+            locked_s.setdefault(detector, []).append(now_s)
+        return judge(detector, outcome, now_s)
+
+    monkeypatch.setattr(FailureDetector, "judge", note)
+
+    def wrong_login(host: str) -> SaslClientAuthenticator:
         client = ScramClient(ScramMechanism.SCRAM_SHA_512, BROKER, Secret.of("not-the-password"), "nonce")
         return SaslClientAuthenticator("SCRAM-SHA-512", client)
 
@@ -280,10 +371,10 @@ def test_brokers_whose_logins_fail_everywhere_go_on_leading(
             for broker in brokers:
                 broker.securities.between_brokers["SECURE"].new_login = wrong_login
             await eventually(lambda: caplog.text.count("over listener SECURE failed: Authentication failed") >= 6)
-            await asyncio.sleep(3 * SILENCE_S)  # after which others would count as silent
-            for monitor in [broker.services.peer_monitor for broker in brokers]:
-                assert monitor is not None
-                assert not monitor.silent
-                assert not monitor.is_isolated
+            refused_s = 3 * SILENCE_S  # after which others would count as silent
+            await eventually(lambda: sum(times[-1] - times[0] > refused_s for times in locked_s.values()) >= 6)
+            monitors = [it.services.peer_monitor for it in brokers if it.services.peer_monitor is not None]
+            assert len(monitors) == 3
+            await eventually(lambda: not any(it.silent or it.is_isolated for it in monitors))  # a busy machine is late
 
     asyncio.run(main())

@@ -10,6 +10,7 @@ import pytest
 from leadline.broker.jwks_endpoint import JwksEndpoint, JwksTiming
 from leadline.runtime.documents import DocumentError
 from leadline.runtime.ports import SystemTime
+from tests.support.waiting import eventually
 from tests.support.web_tokens import jwk, key_set
 
 
@@ -39,11 +40,6 @@ def run(source: Source, test: Callable[[JwksEndpoint], Awaitable[None]], timing:
     asyncio.run(main())
 
 
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():  # noqa: ASYNC110  the test as a whole has its time
-        await asyncio.sleep(0.001)
-
-
 def key(endpoint: JwksEndpoint, name: str) -> object | None:
     return endpoint.keys.find(name, "RS256", SystemTime().now_ms())
 
@@ -61,7 +57,7 @@ def test_a_missing_key_is_fetched_early() -> None:
     async def test(endpoint: JwksEndpoint) -> None:
         source.document = key_set(jwk("rsa-2"))
         assert key(endpoint, "rsa-2") is None
-        await until(lambda: key(endpoint, "rsa-2"))
+        await eventually(lambda: key(endpoint, "rsa-2"))
         assert source.fetches == 2
 
     run(source, test)
@@ -72,7 +68,7 @@ def test_keys_are_fetched_again_in_time() -> None:
 
     async def test(endpoint: JwksEndpoint) -> None:
         source.document = key_set()
-        await until(lambda: key(endpoint, "rsa") is None)
+        await eventually(lambda: key(endpoint, "rsa") is None)
 
     run(source, test, JwksTiming(refresh_ms=1))
 
@@ -85,10 +81,10 @@ def test_keys_stay_while_their_source_is_out_of_reach(failure: Any, caplog: pyte
     async def test(endpoint: JwksEndpoint) -> None:
         source.document = failure
         before = source.fetches
-        await until(lambda: source.fetches > before + 5)
+        await eventually(lambda: source.fetches > before + 5)
         assert key(endpoint, "rsa") is not None
         source.document = key_set(jwk("rsa-2"))
-        await until(lambda: key(endpoint, "rsa-2"))
+        await eventually(lambda: key(endpoint, "rsa-2"))
 
     run(source, test, JwksTiming(refresh_ms=1, retry_backoff_ms=1, retry_backoff_max_ms=1))
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
@@ -100,7 +96,7 @@ def test_a_source_that_is_out_of_reach_at_the_start_stops_nobody() -> None:
     async def test(endpoint: JwksEndpoint) -> None:
         assert key(endpoint, "rsa") is None
         source.document = key_set(jwk("rsa"))
-        await until(lambda: key(endpoint, "rsa"))
+        await eventually(lambda: key(endpoint, "rsa"))
 
     run(source, test, JwksTiming(retry_backoff_ms=1))
 

@@ -10,12 +10,12 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from leadline.broker.authentication import ListenerSecurity
 from leadline.broker.broker import Broker
+from leadline.broker.kerberos_logins import KerberosLogins
 from leadline.broker.listener_security import (
     Credentials,
     ListenerSecurities,
     decoy_key,
     login_module,
-    principal_of,
 )
 from leadline.broker.oauth_tokens import OAuthTokens
 from leadline.broker.ports import Ports
@@ -26,13 +26,26 @@ from leadline.log.files import read_file
 from leadline.runtime.documents import fetch_document
 from leadline.runtime.ports import OsFiles, SystemChance, SystemTime
 from leadline.security.client_quotas import QuotaEntity
+from leadline.security.gssapi import GssapiExchange
 from leadline.security.jaas import parse_jaas_file
 from leadline.security.principal import ANONYMOUS, Principal
-from leadline.security.principal_mapping import PrincipalMapping
+from leadline.security.principal_mapping import PrincipalMapping, certificate_principal
+from leadline.security.sasl_authenticator import SaslAuthenticator
+from leadline.security.sasl_client_authenticator import (
+    ClientLoginStep,
+    LoginComplete,
+    LoginRefused,
+    LoginRequest,
+    SaslClientAuthenticator,
+)
+from leadline.security.sasl_mechanisms import Authenticated
 from leadline.security.scram_credentials import ScramMechanism, credential_of_password, credential_text
 from leadline.security.scram_users import ScramUserCredentials
 from leadline.security.secret import Secret
+from leadline.wire.frames import SIZE
 from tests.support.certificates import CertificateAuthority, Identity, authority
+from tests.support.sasl_listeners import received
+from tests.support.scripted_kerberos import REALM, ScriptedKerberos
 
 PLAIN_LINE = "org.apache.kafka.common.security.plain.PlainLoginModule required user_alice=wonderland;"
 SCRAM_LINE = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
@@ -42,8 +55,9 @@ def securities(**settings: str) -> ListenerSecurities:
     properties = {name.replace("__", "."): text for name, text in settings.items()}
     properties.setdefault("inter.broker.listener.name", "PLAINTEXT")
     properties["listeners"] = f"PLAINTEXT://:9092,{properties['listeners']}"
-    oauth = OAuthTokens(fetch_document, read, SystemTime())
-    credentials = Credentials(ScramUserCredentials(), oauth, SystemChance())
+    oauth = OAuthTokens(fetch_document, read, SystemTime(), SystemChance())
+    kerberos = KerberosLogins(ScriptedKerberos(KAFKA), read, {})
+    credentials = Credentials(ScramUserCredentials(), oauth, kerberos, SystemChance())
     return ListenerSecurities(broker_settings(properties), credentials, read)
 
 
@@ -69,11 +83,31 @@ URL = {"sasl__oauthbearer__jwks__endpoint__url": "https://127.0.0.1:1/keys"}
 SIGNED = OAUTH | URL | {OAUTH_JAAS: OAUTH_LINE, HANDLER: SIGNED_HANDLER}
 
 
+KAFKA = f"kafka/host@{REALM}"
+KERBEROS_MODULE = "com.sun.security.auth.module.Krb5LoginModule"
+GSSAPI_JAAS = "listener__name__sasl_plaintext__gssapi__sasl__jaas__config"
+RULES = "sasl__kerberos__principal__to__local__rules"
+
+
+GSSAPI = {
+    "listeners": "SASL_PLAINTEXT://:9093",
+    "sasl__kerberos__service__name": "kafka",
+    GSSAPI_JAAS: f"{KERBEROS_MODULE} required useKeyTab=true storeKey=true keyTab='{__file__}' principal='{KAFKA}';",
+}
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"listeners": "SASL_PLAINTEXT://:9093"}, "sasl.enabled.mechanisms=GSSAPI: not supported on listener SASL_PL"),
-        ({"listeners": "SASL_PLAINTEXT://:9093"}, "needs Kerberos: use SCRAM-SHA-512 for passwords"),
+        (
+            {"listeners": "SASL_PLAINTEXT://:9093"},
+            "gssapi.sasl.jaas.config is not set: GSSAPI on listener SASL_PLAINTE",
+        ),
+        (
+            {"listeners": "SASL_PLAINTEXT://:9093"},
+            "Where there is no Kerberos, set them to SCRAM-SHA-512 for passwords",
+        ),
+        (GSSAPI | {GSSAPI_JAAS: f"{KERBEROS_MODULE} required;"}, "useKeyTab=true, storeKey=true missing: a broker has"),
         (OAUTH, "oauthbearer.sasl.jaas.config is not set: OAUTHBEARER on listener SASL_PLAINTEXT needs it"),
         (
             OAUTH | {OAUTH_JAAS: OAUTH_LINE},
@@ -113,6 +147,30 @@ def test_a_listener_that_cannot_be_protected_as_set_stops_the_start(settings: di
     assert "wonderland" not in str(refused.value)
 
 
+def test_a_listener_takes_tickets_and_its_broker_shows_them_to_the_host_of_another() -> None:
+    between = {"inter__broker__listener__name": "SASL_PLAINTEXT", "zookeeper__connect": "localhost"}
+    listeners = securities(**GSSAPI | between | {RULES: "RULE:[1:$1]/U,DEFAULT"})
+    sasl = listeners.by_listener["SASL_PLAINTEXT"].sasl
+    assert sasl is not None
+    exchange = sasl.mechanisms.new_exchange("GSSAPI")
+    assert isinstance(exchange, GssapiExchange)
+    exchange.evaluate(f"ticket alice@{REALM} for kafka@host".encode(), 0).run()
+    outcome = exchange.evaluate(b"wrapped \1\0\0\0", 0).run()
+    assert isinstance(outcome, Authenticated)
+    assert outcome.principal == Principal("User", "ALICE")
+    new_login = listeners.between_brokers["SASL_PLAINTEXT"].new_login
+    assert new_login is not None
+    server, login = SaslAuthenticator(sasl), new_login("host")
+    step: ClientLoginStep = login.begin()
+    while not isinstance(step, LoginComplete):
+        if isinstance(step, LoginRequest):
+            step = login.receive(received(server, bytes(step.encode(1, "me"))[SIZE.size :], 0, 0).send[SIZE.size :])
+        else:
+            step = login.resume(step.run())
+    assert server.session is not None
+    assert server.session.principal == Principal("User", "kafka")
+
+
 def test_scram_needs_no_login_module() -> None:
     listener = security(**SASL | {"sasl__enabled__mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256"})
     assert listener.sasl is not None
@@ -133,10 +191,10 @@ def test_a_login_lasts_as_long_as_mechanism_listener_or_broker_say() -> None:
 def test_a_certificate_names_a_user_by_the_rules_of_its_listener() -> None:
     mapping = PrincipalMapping("RULE:^CN=(.*)$/$1/U")
     der = authority().issue("alice").certificate.public_bytes(Encoding.DER)
-    assert principal_of(mapping, der) == Principal("User", "ALICE")
-    assert principal_of(mapping, None) == ANONYMOUS
+    assert certificate_principal(der, mapping) == Principal("User", "ALICE")
+    assert certificate_principal(None, mapping) == ANONYMOUS
     with pytest.raises(ValueError, match="CN=alice"):
-        principal_of(PrincipalMapping("RULE:^nobody$/x/"), der)
+        certificate_principal(der, PrincipalMapping("RULE:^nobody$/x/"))
 
 
 def test_the_key_of_decoys_is_that_of_the_cluster_and_its_passwords() -> None:
@@ -220,7 +278,7 @@ def test_a_credential_that_is_none_is_passed_over(caplog: pytest.LogCaptureFixtu
     users = ScramUserCredentials()
     users.put(QuotaEntity("alice"), {"SCRAM-SHA-256": "salt=secret"})
     assert users.users == []
-    assert "the SCRAM-SHA-256 credential of user alice is passed over" in caplog.text
+    assert "ignoring an unreadable SCRAM-SHA-256 credential of user alice" in caplog.text
     assert "secret" not in caplog.text
 
 
@@ -311,6 +369,46 @@ def test_brokers_of_a_cluster_log_in_as_their_listener_demands(tmp_path: Path) -
     unchecked = securities(**names).between_brokers["SSL"].tls
     assert unchecked is not None
     assert not unchecked.check_hostname
+
+
+UNSECURED_LINE = f"{OAUTH_MODULE} required unsecuredLoginStringClaim_sub=broker;"
+SECURED_LINE = f"{OAUTH_MODULE} required clientId=broker clientSecret=broker-secret;"
+LOGIN = "listener__name__sasl_plaintext__oauthbearer__sasl__login__callback__handler__class"
+TOKEN_URL = "sasl__oauthbearer__token__endpoint__url"
+ENDPOINT_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+BEARERS = SIGNED | {
+    "inter__broker__listener__name": "SASL_PLAINTEXT",
+    "zookeeper__connect": "localhost",
+    "sasl__mechanism__inter__broker__protocol": "OAUTHBEARER",
+}
+
+
+def test_a_broker_shows_a_token_of_its_own_or_one_of_a_server() -> None:
+    unsecured = securities(**BEARERS | {OAUTH_JAAS: UNSECURED_LINE}).between_brokers["SASL_PLAINTEXT"].new_login
+    assert unsecured is not None
+    assert isinstance(unsecured("other"), SaslClientAuthenticator)
+    changes = {OAUTH_JAAS: SECURED_LINE, LOGIN: ENDPOINT_HANDLER, TOKEN_URL: "https://127.0.0.1:1/token"}
+    secured = securities(**BEARERS | changes).between_brokers["SASL_PLAINTEXT"].new_login
+    assert secured is not None
+    with pytest.raises(LoginRefused, match="this broker has no token: it was not asked for yet"):
+        secured("other")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, "sasl.jaas.config: unsecuredLoginStringClaim_sub is missing"),
+        ({LOGIN: ENDPOINT_HANDLER}, "sasl.oauthbearer.token.endpoint.url is not set: a login by OAUTHBEARER needs"),
+        ({LOGIN: ENDPOINT_HANDLER, TOKEN_URL: "http://x/"}, "sasl.oauthbearer.token.endpoint.url=http://x/: must be"),
+        ({LOGIN: ENDPOINT_HANDLER, TOKEN_URL: "https://x/"}, "sasl.jaas.config: clientId and clientSecret are missing"),
+        ({LOGIN: ENDPOINT_HANDLER, TOKEN_URL: "file:///no/such"}, "token.endpoint.url=file:///no/such: "),
+        ({LOGIN: "com.example.Login"}, "Java classes cannot be loaded; must be one of"),
+    ],
+)
+def test_a_broker_that_could_get_no_token_does_not_start(changes: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidSetting) as refused:
+        securities(**BEARERS | changes)
+    assert message in str(refused.value)
 
 
 def test_a_single_node_and_brokers_on_plaintext_log_in_nowhere(tmp_path: Path) -> None:

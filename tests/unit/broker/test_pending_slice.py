@@ -1,13 +1,17 @@
 """Slices of files on their way out: what is in memory is known, and the disk is asked in time."""
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
 from leadline.broker.pending_slice import READAHEAD_BYTES, PendingSlice, read_through
+from leadline.errors import StorageError
 from leadline.log.files import OpenFile
+from leadline.runtime.network import TcpSocket
 from leadline.runtime.ports import OsFiles
+from tests.support.logs import LogBench, batch
 
 
 def test_what_is_read_through_is_in_the_page_cache_afterwards(tmp_path: Path) -> None:
@@ -40,3 +44,23 @@ def test_readahead_is_requested_before_the_slice_is_used_up(tmp_path: Path) -> N
     file.ahead_to = 4 * step
     assert [readahead(n) for n in range(9)] == [None, None, 4 * step, None, None, None, 8 * step, None, None]
     assert readahead(50) is None  # another reader, elsewhere
+
+
+def test_a_file_that_was_shortened_ends_one_reply_and_then_takes_its_log_offline(tmp_path: Path) -> None:
+    """Otherwise a reader would lose its connection again and again, and with it what it reads of other partitions."""
+    bench = LogBench(tmp_path)
+    log = bench.open()
+    log.append_as_leader(batch(size=20_000), 0)
+    log.advance_high_watermark(1)
+    records = log.read(0, 1).slice
+    assert records is not None
+    os.truncate(records.file.path, 10_000)
+    ours, theirs = socket.socketpair()
+    with theirs, TcpSocket(fileno=ours.detach()) as connection:
+        slice_ = PendingSlice(*records)
+        assert slice_.send(connection, slice_.length) == 10_000
+        with pytest.raises(OSError, match="the file ends at byte 10000"):
+            slice_.send(connection, slice_.length)
+    with pytest.raises(StorageError, match="at byte 10000: the file ends here, though 20"):
+        log.read(0, 1)
+    assert [file.path for file in bench.unusable] == [records.file.path]

@@ -14,6 +14,7 @@ from leadline.security.client_quotas import IDLE_MS, ClientQuotas, QuotaEntity, 
 from leadline.security.connection_rates import ConnectionRates
 from leadline.security.quota_store import QuotaStore
 from tests.support.logs import ManualClock
+from tests.support.memory_network import MemoryNetwork
 from tests.support.waiting import eventually
 
 
@@ -34,7 +35,7 @@ def test_measures_of_clients_that_are_gone_are_dropped(monkeypatch: pytest.Monke
         rates.default_address_limit = 5
         rates.address_delay_ms("L", "127.0.0.1", int(clock.monotonic_s() * 1000))
         async with AsyncExitStack() as stack:
-            start_dropping_idle(QuotaStore(cast(Tree, None), quotas, rates, clock), clock, stack)
+            start_dropping_idle(QuotaStore(cast(Tree, None), quotas, rates, clock, MemoryNetwork()), clock, stack)
             clock.ms += IDLE_MS + 60_000
             await eventually(lambda: not quotas._measures[QuotaKind.PRODUCER_BYTE_RATE])
             await eventually(lambda: not rates._addresses)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from leadline.broker.broker import Broker
-from leadline.broker.reconfiguration import limits_of
+from leadline.broker.reconfiguration import connections_per_address
 from leadline.cluster.dynamic_configs import BROKERS, TOPICS
 from leadline.config.broker import broker_settings
 from leadline.config.values import InvalidSetting
@@ -17,6 +17,7 @@ from leadline.coordination.tree import Create
 from leadline.model import TopicPartition
 from tests.support import in_memory
 from tests.support.in_process import broker_in_process
+from tests.support.memory_network import MemoryNetwork
 from tests.support.waiting import eventually
 
 TP = TopicPartition("talk", 0)
@@ -40,7 +41,11 @@ def run(path: Path, test: Callable[[Broker], Awaitable[None]], **settings: str) 
 async def write(broker: Broker, kind: str, name: str, **config: str) -> None:
     """Writes settings as a tool or another broker does. Returns once this broker has seen them."""
     changes: list[tuple[str, str]] = []
-    broker.configs.on_change.append(lambda kind, name: changes.append((kind, name)))
+
+    async def note(kind: str, name: str) -> None:
+        changes.append((kind, name))
+
+    broker.configs.on_change.append(note)
     values = {key.replace("_", "."): value for key, value in config.items()}
     path, data = znodes.config_path(kind, name), json.dumps({"version": 1, "config": values}).encode()
     node = await broker.tree.get(path)
@@ -115,14 +120,12 @@ def test_a_topics_settings_that_cannot_be_obeyed_are_named_and_the_others_hold(
 
 
 def test_a_limit_for_a_host_by_name_counts_for_its_addresses() -> None:
-    limits = limits_of(
-        broker_settings({"max.connections.per.ip.overrides": "localhost:5,127.0.0.9:6,0:0:0:0:0:0:0:9:7"})
-    )
-    overrides = dict(limits.max_connections_per_ip_overrides)
-    assert overrides["127.0.0.1"] == 5
-    assert (overrides["127.0.0.9"], overrides["::9"]) == (6, 7)
+    overrides = {"max.connections.per.ip.overrides": "localhost:5,127.0.0.9:6,0:0:0:0:0:0:0:9:7"}
+    per_address = asyncio.run(connections_per_address(broker_settings(overrides).broker, MemoryNetwork()))
+    assert dict(per_address) == {"127.0.0.1": 5, "127.0.0.9": 6, "::9": 7}
 
 
 def test_a_limit_for_an_unknown_host_is_refused() -> None:
+    overrides = {"max.connections.per.ip.overrides": "no.such.host.invalid:5"}
     with pytest.raises(InvalidSetting, match=r"max\.connections\.per\.ip\.overrides: no\.such\.host\.invalid has no"):
-        limits_of(broker_settings({"max.connections.per.ip.overrides": "no.such.host.invalid:5"}))
+        asyncio.run(connections_per_address(broker_settings(overrides).broker, MemoryNetwork()))

@@ -10,6 +10,7 @@ import pytest
 from leadline.api.context import Context, Services
 from leadline.broker.connection import LARGE_BYTES, Connection
 from leadline.broker.requests import Requests, serve_without_collections
+from leadline.runtime.ports import SystemTime
 from leadline.security.client_quotas import ClientQuotas
 
 
@@ -18,7 +19,7 @@ def test_a_request_that_takes_longer_than_50_ms_of_the_loop_is_logged(
     seconds: float, lines: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    requests = Requests(cast(Services, SimpleNamespace(quotas=ClientQuotas())))
+    requests = Requests(cast(Services, SimpleNamespace(quotas=ClientQuotas())), SystemTime.monotonic_s)
     requests._note(seconds, "Metadata", 1, cast(Connection, "127.0.0.1:5"))
     logged = [record.getMessage() for record in caplog.records]
     assert logged == [f"Metadata v1 from 127.0.0.1:5 took {seconds * 1000:.0f} ms of the loop"][:lines]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from leadline.broker.broker import Broker
+from leadline.broker.ports import Ports
 from leadline.cluster.dynamic_configs import BROKERS
 from leadline.config.broker import broker_settings
 from leadline.config.values import InvalidSetting
@@ -52,7 +53,7 @@ def settings_of(tmp_path: Path, **settings: str) -> dict[str, str]:
 
 @asynccontextmanager
 async def running(properties: dict[str, str]) -> AsyncIterator[Broker]:
-    broker = Broker(broker_settings(properties))
+    broker = Broker(broker_settings(properties), Ports())
     await broker.start()
     try:
         yield broker

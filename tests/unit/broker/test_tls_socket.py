@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -18,8 +19,11 @@ from leadline.broker.tls_socket import FIRST_BYTES, MORE_BYTES, SLICE_BYTES, Tls
 from leadline.runtime.network import MSG_MORE, TcpSocket
 from leadline.runtime.ports import OsFiles
 from leadline.runtime.step_scheduler import StepScheduler
+from leadline.runtime.worker_threads import WorkerThreads
 from tests.support.certificates import client_context, server_context
+from tests.support.waiting import eventually
 
+T = TypeVar("T")
 PATIENCE_S = 60
 Peer = Callable[[ssl.SSLSocket], object]
 Server = Callable[[TlsSocket], Awaitable[object]]
@@ -43,7 +47,7 @@ def run(tmp_path: Path, peer: Peer, server: Server, client: str | None = None, *
         sock = TcpSocket(ours.family, ours.type, ours.proto, ours.detach())
         sock.setblocking(False)
         handshakes = StepScheduler(asyncio.get_running_loop())
-        tls = TlsSocket(sock, server_side, TlsBuffers(), handshakes, OsFiles.read_into)
+        tls = TlsSocket(sock, server_side, TlsBuffers(), handshakes, WorkerThreads(1, "handshake"), OsFiles.read_into)
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await server(tls)
@@ -269,16 +273,19 @@ def test_a_peer_without_a_certificate_is_refused_where_one_is_required(tmp_path:
     run(tmp_path, peer, server, verify=ssl.CERT_REQUIRED)
 
 
-def server_sockets(count: int, tmp_path: Path) -> list[tuple[TlsSocket, socket.socket]]:
+def server_sockets(
+    count: int, tmp_path: Path, threads: WorkerThreads | None = None
+) -> list[tuple[TlsSocket, socket.socket]]:
     """With their peers."""
     context, handshakes = server_context(tmp_path), StepScheduler(asyncio.get_running_loop())
+    threads = threads or WorkerThreads(1, "handshake")
     pairs = []
     for _ in range(count):
         ours, theirs = socket.socketpair()
         sock = TcpSocket(ours.family, ours.type, ours.proto, ours.detach())
         sock.setblocking(False)
         theirs.setblocking(False)
-        pairs.append((TlsSocket(sock, context, TlsBuffers(), handshakes, OsFiles.read_into), theirs))
+        pairs.append((TlsSocket(sock, context, TlsBuffers(), handshakes, threads, OsFiles.read_into), theirs))
     return pairs
 
 
@@ -301,7 +308,19 @@ def client_hello(tmp_path: Path) -> bytes:
     return outgoing.read()
 
 
-def test_one_step_of_a_handshake_is_taken_in_an_iteration_of_the_loop(tmp_path: Path) -> None:
+class CountedSteps(WorkerThreads):
+    """Counts the steps that it was given."""
+
+    def __init__(self) -> None:
+        super().__init__(1, "handshake")
+        self.count = 0
+
+    async def run(self, job: Callable[[], T]) -> T:
+        self.count += 1
+        return await super().run(job)
+
+
+def test_an_iteration_of_the_loop_begins_one_step_of_a_handshake(tmp_path: Path) -> None:
     calls: list[TlsSocket] = []
 
     def read(tls: TlsSocket) -> None:
@@ -309,14 +328,9 @@ def test_one_step_of_a_handshake_is_taken_in_an_iteration_of_the_loop(tmp_path: 
         with pytest.raises(BlockingIOError):
             tls.recv_into(bytearray(100))
 
-    def answered(theirs: socket.socket) -> bool:
-        try:
-            return bool(theirs.recv(1, socket.MSG_PEEK))
-        except BlockingIOError:
-            return False
-
     async def main() -> None:
-        pairs = server_sockets(20, tmp_path)
+        threads = CountedSteps()
+        pairs = server_sockets(20, tmp_path, threads)
         for tls, theirs in pairs:
             theirs.sendall(client_hello(tmp_path))
             tls.on_readable(partial(read, tls))
@@ -324,9 +338,10 @@ def test_one_step_of_a_handshake_is_taken_in_an_iteration_of_the_loop(tmp_path: 
         async with asyncio.timeout(PATIENCE_S):
             while counts[-1] < len(pairs):
                 await asyncio.sleep(0)
-                counts.append(sum(answered(theirs) for _, theirs in pairs))
+                counts.append(threads.count)
+            await eventually(lambda: len(calls) == 3 * len(pairs))  # for bytes, for its turn, for the end of its step
         assert max(after - before for before, after in pairwise(counts)) == 1
-        assert max(Counter(calls).values()) == 2, "a socket that waits for its turn is called"
+        assert max(Counter(calls).values()) == 3, "a socket that waits for its turn is called"
         for tls, theirs in pairs:
             tls.close()
             theirs.close()
@@ -349,5 +364,45 @@ def test_a_socket_that_is_closed_while_it_waits_for_its_turn_is_left_alone(tmp_p
             await asyncio.sleep(0)
         theirs.close()
         its_peer.close()
+
+    asyncio.run(main())
+
+
+def test_a_socket_that_is_closed_during_a_step_of_its_handshake_is_left_alone(tmp_path: Path) -> None:
+    """OpenSSL does not bear two threads at once."""
+
+    async def main() -> None:
+        may_go_on, began = threading.Event(), threading.Event()
+
+        class HeldSteps(WorkerThreads):
+            async def run(self, job: Callable[[], T]) -> T:
+                def held() -> T:
+                    began.set()
+                    may_go_on.wait(PATIENCE_S)
+                    return job()
+
+                return await super().run(held)
+
+        calls: list[None] = []
+        ((tls, theirs),) = server_sockets(1, tmp_path, HeldSteps(1, "handshake"))
+
+        def read() -> None:
+            calls.append(None)
+            with pytest.raises(BlockingIOError):
+                tls.recv_into(bytearray(100))
+
+        theirs.sendall(client_hello(tmp_path))
+        tls.on_readable(read)
+        await eventually(began.is_set)
+        with pytest.raises(BlockingIOError):
+            tls.send(b"early")
+        before = len(calls)
+        tls.close()
+        may_go_on.set()
+        await eventually(lambda: not tls._is_in_thread)
+        assert len(calls) == before
+        theirs.setblocking(True)
+        assert theirs.recv(1) == b""
+        theirs.close()
 
     asyncio.run(main())

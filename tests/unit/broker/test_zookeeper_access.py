@@ -71,7 +71,7 @@ def test_the_login_is_that_of_the_section_client_of_the_jaas_file(tmp_path: Path
 @pytest.mark.parametrize("by", ["a login", "a certificate"])
 def test_acls_of_nodes_need_an_owner(tmp_path: Path, by: str) -> None:
     (tmp_path / "jaas.conf").write_text(CLIENT)
-    with pytest.raises(InvalidSetting, match=r"zookeeper\.set\.acl=true: nodes must belong to somebody"):
+    with pytest.raises(InvalidSetting, match=r"zookeeper\.set\.acl=true: nodes need an owner"):
         access({"set.acl": "true"})
     if by == "a login":
         assert access({"set.acl": "true"}, java_security_auth_login_config=str(tmp_path / "jaas.conf")).set_acl
