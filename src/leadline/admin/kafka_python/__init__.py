@@ -1,0 +1,1 @@
+"""Admin requests through kafka-python: those that librdkafka does not have."""

@@ -1,0 +1,1 @@
+"""Moves of partitions to other brokers: plans, their progress, throttles."""
