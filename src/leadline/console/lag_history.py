@@ -1,0 +1,25 @@
+"""The lag of groups over time, sampled whenever a page of the group is rendered. Kept in memory, for a while.
+
+Pure: the caller passes the time.
+"""
+
+from collections import OrderedDict, deque
+
+MAX_SAMPLES = 600
+MAX_GROUPS = 200  # the group that was viewed least recently goes first
+MIN_INTERVAL_MS = 1000
+
+
+class LagHistory:
+    def __init__(self) -> None:
+        self._samples: OrderedDict[str, deque[tuple[int, int]]] = OrderedDict()
+
+    def add(self, group: str, at_ms: int, lag: int) -> list[tuple[int, int]]:
+        """The samples of this group, the oldest first: time in ms, lag."""
+        samples = self._samples.setdefault(group, deque(maxlen=MAX_SAMPLES))
+        self._samples.move_to_end(group)
+        while len(self._samples) > MAX_GROUPS:
+            self._samples.popitem(last=False)
+        if not samples or at_ms - samples[-1][0] >= MIN_INTERVAL_MS:
+            samples.append((at_ms, lag))
+        return list(samples)
