@@ -41,7 +41,8 @@ def _lacks_archive() -> bool:
     with pytest.MonkeyPatch.context() as patch:
         if "SPARK_HOME" not in os.environ:
             patch.setenv("SPARK_HOME", str(home_without_zips(cache)))
-        return java.lacks_archive(java.find(cache), cache)
+        archive = java._archive(java.find(cache), cache)
+        return not java._adopt(archive) and not archive.exists()
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,10 @@ import psutil
 import pytest
 from deltalake import DeltaTable
 
+from leadline.admin.errors import Failure
 from leadline.cli import main
 from leadline.cli.demo.command import MARK, Demo, clear_directory
 from leadline.cli.demo.orders import BROKEN
-from leadline.cli.errors import Failure
 
 RATE = 500
 

@@ -153,6 +153,30 @@ def test_sparks_own_connector_reads_and_writes_our_broker(
     assert sorted(read.collect()) == sorted(read_by_us.collect())
 
 
+@pytest.mark.usefixtures("connector")
+def test_a_checkpoint_goes_to_sparks_own_connector_and_back(
+    spark: SparkSession, broker: RunningBroker, tmp_path: Path
+) -> None:
+    theirs, ours = Formats(spark, broker, "kafka"), Formats(spark, broker, "leadline")
+    topic, out = ours.topic(), ours.topic()
+    for number, format in enumerate((ours, theirs, ours)):
+        ours.write(rows(spark, number * 40, number * 40 + 40), topic)
+        query = format.stream(topic, out, tmp_path)
+        assert sum(progress["numInputRows"] for progress in query.recentProgress) == 40
+        position = Positions.from_json(_newest_offsets(tmp_path))
+        with ClusterClient({"bootstrap.servers": broker.bootstrap}) as cluster:
+            assert position.offsets == cluster.latest(position.offsets, committed=False)
+        assert (len(position.offsets), position.topics, position.group) == (3, {topic}, "")
+    assert values_of(ours.read(out)) == values(0, 120)
+
+
+def _newest_offsets(checkpoint: Path) -> dict[str, object]:
+    """As docs/spark/overview.md reads them."""
+    newest = max((checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    offsets = json.loads(newest.read_text().splitlines()[2])
+    return {topic: partitions for topic, partitions in offsets.items() if not topic.startswith("@")}
+
+
 def test_a_mirror_copies_by_tasks_of_spark(spark: SparkSession, broker: RunningBroker, tmp_path: Path) -> None:
     ours = Formats(spark, broker, "leadline")
     topic, client = ours.topic(), {"bootstrap.servers": broker.bootstrap}

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from tests.support.commands import LEADLINE
 from tests.support.logs import batch
 from tests.support.replica_files import Replicas
+from tests.support.waiting import until
 
 PATIENCE_S = 120
 POLL_S = 0.01
@@ -62,14 +62,15 @@ def marked(mark: str) -> list[psutil.Process]:
 
 
 def wait_until(is_so: Callable[[psutil.Process], bool], process: "subprocess.Popen[str]") -> None:
-    deadline, watched = time.monotonic() + PATIENCE_S, psutil.Process(process.pid)
-    while True:
-        with suppress(psutil.Error):  # a child that ended between two questions
-            if is_so(watched):
-                return
+    watched = psutil.Process(process.pid)
+
+    def is_so_now() -> bool:
         assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(POLL_S)
+        with suppress(psutil.Error):  # a child that ended between two questions
+            return is_so(watched)
+        return False
+
+    until(is_so_now, seconds=PATIENCE_S, poll_s=POLL_S)
 
 
 @pytest.mark.parametrize(
@@ -91,8 +92,5 @@ def test_a_signal_while_spark_starts_leaves_no_process_and_prints_one_line(
         wait_until(phase, command)
         command.send_signal(number)
         out, err = command.communicate(timeout=PATIENCE_S)
-        deadline = time.monotonic() + PATIENCE_S
-        while left := marked(str(tmp_path)):
-            assert time.monotonic() < deadline, left
-            time.sleep(POLL_S)
+        until(lambda: not marked(str(tmp_path)), lambda: marked(str(tmp_path)), PATIENCE_S)
     assert (command.returncode, out, err) == (128 + number, "", f"leadline: stopped by {number.name}\n")

@@ -12,22 +12,10 @@ from leadline.cli import main
 from leadline.cli.pipeline import replay, table, verify
 from tests.support.broker import RunningBroker, leadline
 from tests.support.following import Feed
+from tests.support.lasting_session import Lasting
 from tests.support.topics import create_topic
 
 CommandResult = tuple[int, str, str]
-
-
-class Lasting:
-    """The session of all tests, which no command may stop."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._spark, name)
-
-    def stop(self) -> None:
-        pass
 
 
 @pytest.fixture(scope="module")
@@ -100,11 +88,31 @@ def test_what_differs_is_named_and_the_exit_status_is_1(
     assert f"{table} does not equal orders: 1 partition with differences" in out
 
 
+def test_a_table_with_masks_is_verified_with_them_alone(
+    typed: Callable[..., CommandResult], broker: RunningBroker, tmp_path: Path
+) -> None:
+    table, key = tmp_path / "orders", tmp_path / "key"
+    key.write_text("a key that is long enough\n")
+    masks = ("--mask", "name=hash", "--mask-key-file", key)
+    Feed(broker, "orders").more(10)
+    code, _, err = typed("table", "orders", table, "--once", "--format", "json", *masks, "--rule", "id: range 5..")
+    assert code == 0
+    assert "dead letters in" in err
+    assert typed("verify", table, *masks, "--rule", "id: range 5..")[0] == 0
+    code, _, err = typed("verify", table)
+    assert code == 1
+    assert "was created with --mask name=hash@" in err
+    code, out, _ = typed("table", "replay-dead-letters", table, *masks, server=None)
+    assert "0 dead letters became rows" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("table", "order", "T", "--once"), "there is no topic order at"),
         (("table", "orders", "T", "--format", "avro"), "--format avro needs --registry"),
+        (("table", "orders", "T", "--rule", "price"), "the rule 'price' is not one of 'PATH: not null'"),
+        (("table", "orders", "T", "--mask", "email=hash"), "needs a key of 16 bytes or more: --mask-key-file"),
         (("table", "compact", "T"), "there is no delta table at T"),
         (("verify", "T"), "there is no delta table at T"),
         (("replay", "T", "again"), "there is no delta table at T"),
@@ -133,7 +141,9 @@ def test_an_unreachable_broker_is_reported_in_one_line(typed: Callable[..., Comm
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("job", [(), ("table",), ("table", "compact"), ("table", "vacuum"), ("verify",), ("replay",)])
+@pytest.mark.parametrize(
+    "job", [(), ("run",), ("table",), ("table", "compact"), ("table", "vacuum"), ("verify",), ("replay",)]
+)
 def test_help_teaches(job: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["pipeline", *job, "--help"])

@@ -20,6 +20,7 @@ from leadline.spark.report.topic_report import TopicReport
 from tests.support import commands
 from tests.support.broker import RunningBroker, leadline
 from tests.support.topics import create_topic
+from tests.support.waiting import until
 
 ORDERS, PARTITIONS, HOUR_MS = 3000, 3, 3_600_000
 SETTINGS = {"offsets.topic.num.partitions": 2, "replica.high.watermark.checkpoint.interval.ms": 100}
@@ -70,12 +71,11 @@ def _fill(broker: RunningBroker) -> tuple[Counter[bytes], Counter[int], int]:
 
 def _wait_for_checkpoints(broker: RunningBroker) -> None:
     """Waits until the files show no uncommitted records."""
-    deadline = time.monotonic() + 60
-    while any(
-        log.high_watermark not in (None, segments.log_end(log)) for log in segments.logs_in([str(broker.directory)])
-    ):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(
+        lambda: all(
+            log.high_watermark in (None, segments.log_end(log)) for log in segments.logs_in([str(broker.directory)])
+        )
+    )
 
 
 def _commit(broker: RunningBroker, offset: int) -> None:

@@ -1,18 +1,20 @@
 """The session that jobs and tests get."""
 
 import signal
+import socket
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 
 import pytest
 from py4j.java_gateway import JavaGateway, JavaObject  # type: ignore[import-untyped]
 from pyspark import util
+from pyspark.accumulators import AccumulatorTCPServer
 from pyspark.sql import SparkSession
 
 from leadline.spark.session import TaskFailed, run_tasks, session
+from tests.support.waiting import until
 
 PATIENCE_S = 120
 POLL_S = 0.01
@@ -43,6 +45,20 @@ def test_results_that_cannot_be_fetched_fail_with_the_cause(
         run_tasks(spark, str, [1, 2])
     monkeypatch.undo()
     assert run_tasks(spark, str, [1, 2]) == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("error", "is_shown"), [(EOFError(), False), (ConnectionResetError(), False), (ValueError(), True)]
+)
+def test_a_java_that_ends_leaves_no_traceback_of_its_accumulators(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str], error: Exception, is_shown: bool
+) -> None:
+    server = AccumulatorTCPServer.__new__(AccumulatorTCPServer)
+    try:
+        raise error
+    except type(error):
+        server.handle_error(socket.socket, ("127.0.0.1", 1))  # type: ignore[arg-type]
+    assert ("Traceback" in capsys.readouterr().err) == is_shown
 
 
 def call_until_interrupted(spark: SparkSession) -> None:
@@ -84,10 +100,7 @@ def acquire(gateway: JavaGateway, semaphore: JavaObject) -> bool:
 
 
 def wait_until_java_waits(semaphore: JavaObject) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not semaphore.hasQueuedThreads():
-        assert time.monotonic() < deadline
-        time.sleep(POLL_S)
+    until(semaphore.hasQueuedThreads, "Java waits", PATIENCE_S)
 
 
 def test_an_interrupted_call_is_not_logged_with_a_traceback(

@@ -35,8 +35,8 @@ from tests.support.topics import create_topic
 FACTOR = int(os.environ.get("LEADLINE_FACTOR", "1"))
 WAIT_S = 300
 COMMITS = {
-    Delta: ("create", "take_over", "add_columns", "append", "upsert"),
-    Iceberg: ("create", "take_over", "add_columns", "append", "upsert"),
+    Delta: ("create", "take_over", "add_columns", "append", "merge"),
+    Iceberg: ("create", "take_over", "add_columns", "append", "merge"),
     ClusterClient: ("commit",),
 }
 _fresh = itertools.count()
@@ -98,7 +98,8 @@ class Cut:
 
 
 @pytest.mark.parametrize(
-    ("kind", "mode", "deaths"), [("delta", "append", 26), ("iceberg", "append", 14), ("delta", "upsert", 10)]
+    ("kind", "mode", "deaths"),
+    [("delta", "append", 26), ("iceberg", "append", 14), ("delta", "upsert", 10), ("iceberg", "scd2", 6)],
 )
 def test_a_driver_that_dies_around_any_commit(
     made: Made, monkeypatch: pytest.MonkeyPatch, kind: str, mode: str, deaths: int

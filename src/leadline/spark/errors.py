@@ -1,5 +1,12 @@
-"""The base class of errors that end a job with one line for the user. It imports nothing, so it loads quickly."""
+"""The base class of errors that end a job with one line for the user. It imports little, so it loads quickly."""
+
+import re
 
 
 class JobFailed(Exception):
     """A job cannot continue. The text gives the reason."""
+
+
+def without_credentials(text: str) -> str:
+    """The text without the users and passwords of URLs in it."""
+    return re.sub(r"(\w+://)[^/\s@]+@", r"\1", text)

@@ -15,18 +15,21 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from socketserver import BaseServer
 from types import FrameType
 from typing import IO, Any
 
 from py4j.clientserver import ClientServerConnection  # type: ignore[import-untyped]
 from py4j.java_gateway import JavaGateway  # type: ignore[import-untyped]
 from pyspark import SparkConf
+from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
 from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 
@@ -49,6 +52,8 @@ def java_gateway(conf: SparkConf, log: IO[bytes]) -> Iterator[JavaGateway]:
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # py4j logs the errors that it raises, with tracebacks
     logging.getLogger().addFilter(_is_not_of_py4j)
     ClientServerConnection.send_command = _send_command
+    for server in (AccumulatorTCPServer, AccumulatorUnixServer):
+        server.handle_error = _report_unless_java_ended  # type: ignore[assignment, method-assign]
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         yield launch_gateway()  # type: ignore[no-untyped-call]
         return
@@ -69,7 +74,7 @@ _py4j_send_command = ClientServerConnection.send_command
 
 
 def _send_command(connection: ClientServerConnection, command: str) -> str:
-    """Sends a call and returns its answer. An interrupted call closes the connection: nobody reads the answer on it."""
+    """Sends a call and returns its answer. An interrupted call closes the connection: its answer is never read."""
     try:
         answer: str = _py4j_send_command(connection, command)
     except Exception:
@@ -78,6 +83,12 @@ def _send_command(connection: ClientServerConnection, command: str) -> str:
         connection.close()
         raise
     return answer
+
+
+def _report_unless_java_ended(server: BaseServer, request: Any, client_address: Any) -> None:
+    """A Java process that ends, or is interrupted with this one, closes its connection: no reason for a traceback."""
+    if not isinstance(sys.exception(), EOFError | ConnectionError):
+        BaseServer.handle_error(server, request, client_address)
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:

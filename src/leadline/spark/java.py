@@ -149,12 +149,6 @@ def archive_options(java: Java, cache: Path) -> list[str]:
     return [*use_base, f"-XX:ArchiveClassesAtExit={new}", SILENT]
 
 
-def lacks_archive(java: Java, cache: Path) -> bool:
-    """Whether there is no archive, and no session is about to write one."""
-    archive = _archive(java, cache)
-    return not _adopt(archive) and not archive.exists()
-
-
 def _archive(java: Java, cache: Path) -> Path:
     return cache / f"classes-{java.key}.jsa"
 

@@ -1,8 +1,13 @@
 """The positions of a stream: the offsets in its checkpoint, compared with the current offsets of the cluster.
 
 Format: JSON as Spark's own Kafka connector writes it, {"topic": {"0": 17}}, so that a stream can resume from that
-connector's checkpoint. A further field, whose name no topic can have, holds the group that the progress is committed
-to, and the topic ids. By its id, a stream recognises a topic that was deleted and created again.
+connector's checkpoint, and that connector from ours. The group that the progress is committed to, and the topic ids,
+are in the names of further fields without partitions, in which the connector sees no offsets:
+
+    {"topic": {"0": 17}, "@leadline group NAME": {}, "@leadline id topic ID": {}}
+
+No topic can have such a name. By its id, a stream recognises a topic that was deleted and created again. Older
+checkpoints have one field for that, {"@leadline": {"group": NAME, "ids": {"topic": ID}}}: it is read, too.
 
 Pure: values in, values out.
 """
@@ -15,7 +20,8 @@ from leadline.model import Offset, TopicPartition
 from leadline.spark.errors import JobFailed
 from leadline.spark.ranges import Range
 
-BESIDE = "@leadline"
+BESIDE = "@leadline"  # an older checkpoint's field
+GROUP, ID = f"{BESIDE} group ", f"{BESIDE} id "
 GONE = "the topic or the partition no longer exists, or is no longer selected"
 
 
@@ -41,7 +47,9 @@ class Positions:
         topics: dict[str, dict[str, Offset]] = {topic: {} for topic in sorted(self.topics)}
         for tp, offset in sorted(self.offsets.items()):
             topics[tp.topic][str(tp.partition)] = offset
-        return {**topics, BESIDE: {"group": self.group, "ids": dict(sorted(self.ids.items()))}}
+        names = [f"{GROUP}{self.group}"] * bool(self.group)
+        names += [f"{ID}{topic} {topic_id}" for topic, topic_id in sorted(self.ids.items())]
+        return {**topics, **{name: {} for name in names}}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, object]) -> "Positions":
@@ -53,12 +61,18 @@ class Positions:
 
 def _parsed(fields: Mapping[str, object]) -> Positions:
     offsets: dict[TopicPartition, Offset] = {}
-    for topic, by_partition in fields.items():
-        if topic != BESIDE:
-            partitions = _object(by_partition)
-            offsets |= {TopicPartition(topic, int(number)): int(offset) for number, offset in partitions.items()}
     beside = _object(fields.get(BESIDE, {"group": "", "ids": {}}))
-    return Positions(offsets, str(beside["group"]), dict(_object(beside["ids"])))
+    group, ids = str(beside["group"]), dict(_object(beside["ids"]))
+    for name, by_partition in fields.items():
+        if name.startswith(GROUP):
+            group = name.removeprefix(GROUP)
+        elif name.startswith(ID):
+            topic, topic_id = name.removeprefix(ID).split(" ")
+            ids[topic] = topic_id
+        elif name != BESIDE:
+            partitions = _object(by_partition)
+            offsets |= {TopicPartition(name, int(number)): int(offset) for number, offset in partitions.items()}
+    return Positions(offsets, group, ids)
 
 
 def _object(value: object) -> "Mapping[str, Any]":
@@ -115,7 +129,7 @@ def is_recreated(before: Positions, now: ClusterOffsets, topic: str) -> bool:
 
 
 def resume_offsets(before: Positions, now: ClusterOffsets) -> dict[TopicPartition, Offset]:
-    """Where to resume, whatever was lost. New partitions start at the earliest offset."""
+    """Where to resume, also after data loss. New partitions start at the earliest offset."""
     return {
         tp: now.earliest[tp]
         if tp not in before.offsets or is_recreated(before, now, tp.topic)

@@ -1,6 +1,7 @@
 """The SparkSession of all jobs and tests.
 
-Times are UTC. Tasks run in the interpreter of this process. The Java process and its workers write stderr to a file; if
+Times are UTC. Tasks run in the interpreter that spark.pyspark.python or PYSPARK_PYTHON names, such as one of
+spark.archives; else in the interpreter of this process. The Java process and its workers write stderr to a file; if
 Spark does not start, the error shows the last lines of the file.
 """
 
@@ -8,6 +9,8 @@ import hashlib
 import os
 import re
 import shlex
+import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +31,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 TRIES = 4  # of a task
+JAVA_END_S = 5.0
 LOG_LINES = 5  # of Java's log, in an error
 
 SETTINGS = {
@@ -40,6 +44,7 @@ SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "4",
 }
+CONNECT = "sc://"
 LOCAL_ONLY = ("spark.driver.host", "spark.driver.bindAddress")  # executors on other machines must reach the driver
 
 
@@ -56,6 +61,11 @@ def session(
     cache: Path | None = None,
 ) -> SparkSession:
     """The session of this process. An existing session is returned unchanged."""
+    if master.startswith(CONNECT):
+        raise NoSession(
+            f"{master} is Spark Connect, which has no SparkContext for the tasks of this job: --master names a cluster "
+            'itself, such as spark://, yarn or k8s://. format("leadline") works with Spark Connect'
+        )
     if (active := SparkSession.getActiveSession()) is not None:
         return active
     configs = SETTINGS | dict(settings or {})
@@ -77,7 +87,8 @@ def _launch(conf: SparkConf, options: str, cache: Path) -> None:
     """Starts the Java process and a context in it. If that fails with an archive, tries again without one."""
     cache = _usable(cache)
     found_java = java.find(cache)
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = task_interpreter(conf.get("spark.pyspark.python"), os.environ)
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     if "SPARK_HOME" not in os.environ and conf.get("spark.master", "").startswith("local"):
         os.environ["SPARK_HOME"] = str(home_without_zips(cache))
@@ -90,6 +101,11 @@ def _launch(conf: SparkConf, options: str, cache: Path) -> None:
                 raise
             java.drop_archives(found_java, cache)
             _context(conf, [options])
+
+
+def task_interpreter(setting: str | None, environment: Mapping[str, str]) -> str:
+    """The interpreter of tasks. `setting`: spark.pyspark.python."""
+    return setting or environment.get("PYSPARK_PYTHON") or sys.executable
 
 
 @contextmanager
@@ -147,6 +163,21 @@ def _context(conf: SparkConf, java_options: list[str]) -> None:
 def _last_lines(log: Path) -> str:
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
     return " / ".join(lines[-LOG_LINES:]) or "Java ended without a message"
+
+
+def java_end(wait_s: float = JAVA_END_S) -> str | None:
+    """How the Java process ended. None: it runs, or another program started it.
+
+    A connection breaks a moment before the process has ended.
+    """
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None:
+        return None
+    try:
+        code = int(process.wait(wait_s))
+    except subprocess.TimeoutExpired:
+        return None
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
 
 class TaskFailed(JobFailed):

@@ -96,16 +96,6 @@ def test_an_archive_is_written_once_and_used_from_then_on(runtime: Java, tmp_pat
     assert not archive.exists()
 
 
-def test_an_archive_is_lacking_unless_it_is_there_or_awaited(runtime: Java, tmp_path: Path) -> None:
-    assert java.lacks_archive(runtime, tmp_path)
-    (option,) = [option for option in java.archive_options(runtime, tmp_path) if "Archive" in option]
-    assert not java.lacks_archive(runtime, tmp_path), "a session is about to write it"
-    Path(option.removeprefix("-XX:ArchiveClassesAtExit=")).write_bytes(b"head")
-    assert not java.lacks_archive(runtime, tmp_path), "a session has written it"
-    java.drop_archives(runtime, tmp_path)
-    assert java.lacks_archive(runtime, tmp_path)
-
-
 def test_an_unfinished_archive_is_written_by_another_session(
     runtime: Java, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

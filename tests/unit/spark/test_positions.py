@@ -21,8 +21,31 @@ def test_a_checkpoint_of_sparks_own_connector_is_gone_on_with() -> None:
     assert Positions.from_json({"a": {"0": 17, "1": 4}}) == Positions({A0: 17, A1: 4})
 
 
+def connector_offsets(checkpoint: dict[str, dict[str, int]]) -> dict[TopicPartition, int]:
+    """As Spark's own connector reads it: Map[String, Map[Int, Long]], and one position for each entry."""
+    return {
+        TopicPartition(topic, int(partition)): offset + 0
+        for topic, partitions in checkpoint.items()
+        for partition, offset in partitions.items()
+    }
+
+
+@pytest.mark.parametrize("group", ["", "leadline-spark-1", "a group: of {mine}, 'ü'"])
+def test_sparks_own_connector_reads_the_offsets_and_nothing_else(group: str) -> None:
+    positions = Positions({A1: 4, A0: 17, B0: 0}, group, {"a": "tQ-_x1", "b": "id-b"})
+    checkpoint = json.loads(json.dumps(positions.to_json()))
+    assert connector_offsets(checkpoint) == positions.offsets
+    assert Positions.from_json(checkpoint) == positions
+
+
+def test_an_older_checkpoint_is_gone_on_with() -> None:
+    older = {"a": {"0": 17}, "@leadline": {"group": "g", "ids": {"a": "id-a"}}}
+    assert Positions.from_json(older) == Positions({A0: 17}, "g", {"a": "id-a"})
+
+
 @pytest.mark.parametrize(
-    "checkpoint", [{"a": 5}, {"a": {"x": 1}}, {"a": {"0": "y"}}, {"@leadline": 3}, {"@leadline": {}}]
+    "checkpoint",
+    [{"a": 5}, {"a": {"x": 1}}, {"a": {"0": "y"}}, {"@leadline": 3}, {"@leadline": {}}, {"@leadline id a": {}}],
 )
 def test_what_is_no_checkpoint_is_refused(checkpoint: dict[str, object]) -> None:
     with pytest.raises(BadCheckpoint, match="no offsets of topics"):

@@ -7,6 +7,7 @@ then raises the last one.
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -80,6 +81,12 @@ class ClusterClient:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
+
+    def limit(self, timeout_s: float) -> None:
+        """The time-out of the next requests, and of new connections."""
+        self.security = replace(self.security, timeout_s=timeout_s)
+        for connection in self._connections.values():
+            connection.limit(timeout_s)
 
     # Metadata and connections
 
@@ -161,6 +168,17 @@ class ClusterClient:
             return [self.using(connection, partial(connection.ask, request, kind)) for connection in connections]
 
         return self.retry(ask)
+
+    def broker_ids(self) -> list[BrokerId]:
+        """Of all brokers of the cluster, now."""
+        self.topics([])
+        return sorted(self._brokers)
+
+    def broker(self, id: BrokerId) -> BlockingConnection:
+        """A connection to a broker of the latest metadata."""
+        if id not in self._brokers:
+            raise RequestFailed(f"broker {id}", LeaderNotAvailable.code)
+        return self._connection(self._brokers[id])
 
     @property
     def controller_id(self) -> BrokerId:

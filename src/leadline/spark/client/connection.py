@@ -2,28 +2,33 @@
 
 It blocks and sends one request at a time, in the newest version that both sides support. It receives into one buffer:
 the records of an answer are bytes of that buffer, and are valid until the next answer is received.
-Properties go by the names of Kafka's clients. Logins are by PLAIN or SCRAM, delegation tokens included.
+Properties go by the names of Kafka's clients. Logins are by PLAIN, SCRAM with delegation tokens, or OAUTHBEARER.
+A login whose session ends is repeated before it does, ahead of the next request (KIP-368).
 """
 
 import secrets
 import socket
 import ssl
+import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from leadline import __version__
 from leadline.config.values import InvalidSetting
-from leadline.security.client_properties import ClientLogin, SecurityProperties
+from leadline.security.client_properties import OAUTHBEARER, ClientLogin, SecurityProperties, without_words
 from leadline.security.sasl_client_authenticator import (
     ClientLoginStep,
     LoginComplete,
     LoginRefused,
+    LoginRequest,
     SaslClientAuthenticator,
+    SaslClientExchange,
     password_exchange,
 )
-from leadline.security.scram import PasswordDerivation
+from leadline.spark.client.failures import RequestFailed
+from leadline.spark.client.login_tokens import LoginTokens, NoToken, login_tokens
 from leadline.spark.errors import JobFailed
 from leadline.wire.apis import API_VERSIONS, APIS, UNSUPPORTED_VERSION
 from leadline.wire.classes import Message
@@ -41,6 +46,8 @@ M = TypeVar("M", bound=Message)
 
 MAX_FRAME_BYTES = 1 << 30
 BUFFER_BYTES = 1 << 16
+SESSION_SHARE = 0.9  # of a session, after which the login is repeated
+LOGIN_PAUSE_S = 1.0  # brokers refuse a login that follows another one sooner
 HEADER_BYTES = 256  # the most that an answer's header takes; the decoder of headers copies its input
 
 # Newer versions have larger messages with the same content for one group, one transaction and topics by name.
@@ -54,6 +61,11 @@ NEWEST = {
 
 class Unreachable(JobFailed):
     """The broker does not answer, or not with the protocol. A retry or another broker may help."""
+
+
+def is_outage(error: Exception) -> bool:
+    """Whether brokers are away, or busy with an election: the same request may succeed later."""
+    return isinstance(error, Unreachable) or (isinstance(error, RequestFailed) and error.retriable)
 
 
 class AccessRefused(JobFailed):
@@ -76,7 +88,7 @@ class ClientSecurity:
     timeout_s: float  # of one request
     context: ssl.SSLContext | None  # None: no TLS
     mechanism: str | None  # of SASL
-    login: ClientLogin | None
+    login: ClientLogin | LoginTokens | None
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> "ClientSecurity":
@@ -84,14 +96,26 @@ class ClientSecurity:
             security = SecurityProperties.of(properties)
             security.check_own()
             context = security.ssl_context(_read) if security.uses_tls else None
+            login = login_tokens(security) if security.mechanism == OAUTHBEARER else security.login
         except InvalidSetting as error:
-            raise AccessRefused(str(error)) from None
+            raise AccessRefused(without_words(error)) from None
         return cls(
             properties.get("client.id", "leadline-spark"),
             int(properties.get("request.timeout.ms", 30_000)) / 1000,
             context,
             security.mechanism,
-            security.login,
+            login,
+        )
+
+    def exchange(self) -> SaslClientExchange:
+        """One login. Raises NoToken."""
+        assert self.mechanism is not None
+        assert self.login is not None
+        if isinstance(self.login, LoginTokens):
+            return self.login.exchange()
+        login = self.login
+        return password_exchange(
+            self.mechanism, login.username, login.password, secrets.token_bytes, by_token=login.by_token
         )
 
 
@@ -105,17 +129,23 @@ class BlockingConnection:
         self._correlation_id = 0
         self._buffer = bytearray(BUFFER_BYTES)
         self._versions: dict[int, range] = {}
+        self._login_due_s: float | None = None  # monotonic; None: the session has no end
         self._sock = self._connected()
         try:
             self._learn_versions()
-            if access.mechanism is not None and access.login is not None:
-                self._authenticate(access.mechanism, access.login)
+            if access.mechanism is not None:
+                self._authenticate(access.mechanism)
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
         self._sock.close()
+
+    def limit(self, timeout_s: float) -> None:
+        """The time-out of the next requests."""
+        self._access = replace(self._access, timeout_s=timeout_s)
+        self._sock.settimeout(timeout_s)
 
     def ask(self, request: Message, kind: type[M]) -> M:
         """One request and its answer."""
@@ -124,6 +154,8 @@ class BlockingConnection:
     def send(self, request: Message) -> int:
         """Sends a request and returns its version, for the later call of `answer`."""
         version = self._version(type(request))
+        if self._login_due_s is not None and time.monotonic() >= self._login_due_s:
+            self._authenticate_again()
         self._write(request, version)
         return version
 
@@ -185,21 +217,38 @@ class BlockingConnection:
             return
         raise Unreachable(f"{self.address} has no version of ApiVersions (api {API_VERSIONS})")
 
-    def _authenticate(self, mechanism: str, login: ClientLogin) -> None:
-        exchange = password_exchange(
-            mechanism, login.username, login.password, secrets.token_bytes, by_token=login.by_token
-        )
-        authenticator = SaslClientAuthenticator(mechanism, exchange, self._version(SaslAuthenticateRequest))
-        step: ClientLoginStep = authenticator.begin()
+    def _authenticate_again(self) -> None:
+        """With a buffer of its own: the records of the last answer stay valid until the next one is received."""
+        assert self._access.mechanism is not None
+        buffer = self.swap_buffer(None)
         try:
-            while not isinstance(step, LoginComplete):
-                if isinstance(step, PasswordDerivation):
-                    step = authenticator.derived(step.run())
-                else:
-                    self._send_all([step.encode(self._next_correlation_id(), self._access.client_id)])
-                    step = authenticator.receive(self._frame())
+            self._authenticate(self._access.mechanism)
+        finally:
+            self.swap_buffer(buffer)
+
+    def _authenticate(self, mechanism: str) -> None:
+        try:
+            session = self._login(mechanism)
+        except NoToken as error:
+            kind = AccessRefused if error.is_refused else Unreachable
+            raise kind(f"{self.address}: no login by {mechanism}: {error}") from None
         except LoginRefused as error:
             raise AccessRefused(f"{self.address} refuses the login by {mechanism}: {error}") from None
+        lifetime_s = session.lifetime_ms / 1000
+        due_s = time.monotonic() + max(lifetime_s * SESSION_SHARE, LOGIN_PAUSE_S)
+        self._login_due_s = due_s if lifetime_s else None
+
+    def _login(self, mechanism: str) -> LoginComplete:
+        exchange = self._access.exchange()
+        authenticator = SaslClientAuthenticator(mechanism, exchange, self._version(SaslAuthenticateRequest))
+        step: ClientLoginStep = authenticator.begin()
+        while not isinstance(step, LoginComplete):
+            if isinstance(step, LoginRequest):
+                self._send_all([step.encode(self._next_correlation_id(), self._access.client_id)])
+                step = authenticator.receive(self._frame())
+            else:
+                step = authenticator.resume(step.run())
+        return step
 
     def _write(self, request: Message, version: int) -> None:
         self._send_all(request_frame(request, version, self._next_correlation_id(), self._access.client_id))

@@ -23,7 +23,7 @@ from leadline.spark.positions import Loss, data_loss
 from leadline.spark.ranges import Range
 from leadline.wire.messages import FetchRequest, FetchResponse
 
-FETCH_BYTES = 4 << 20  # of one answer, unless max.partition.fetch.bytes says otherwise
+FETCH_BYTES = 4 << 20  # of one response, unless max.partition.fetch.bytes is set
 WAIT_MS = 500
 
 
@@ -111,7 +111,7 @@ class _Fetch:
         self._due = self._connection.send(request)
 
     def _move_on(self, part: FetchResponse.PartitionData, next_offset: Offset) -> FetchedBatches:
-        """Requests the next data into another buffer, and returns the data at hand."""
+        """Requests the next data into another buffer, and returns the current data."""
         assert self._connection is not None
         assert isinstance(part.records, memoryview)
         self._patience = Retries(self.cluster.timeout_s)

@@ -230,7 +230,7 @@ class ClientTransaction:
         self._end(committed=True)
 
     def abort(self) -> None:
-        """Best effort: the next `begin`, or the transaction timeout, aborts what stays open."""
+        """Best effort: the next `begin`, or the transaction timeout, aborts an open transaction."""
         with suppress(RequestFailed, Fenced, Unreachable, AccessRefused):
             self._end(committed=False)
 

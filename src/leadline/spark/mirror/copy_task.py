@@ -20,7 +20,7 @@ from leadline.spark.batches.encode import EncodedBatch
 from leadline.spark.client.cluster import ClusterClient
 from leadline.spark.client.range_fetch import FetchedBatches, FetchOptions, fetch
 from leadline.spark.ranges import Range, Task
-from leadline.spark.topics.staging import Staged, Staging
+from leadline.spark.topics.staging import StagedFile, Staging
 
 Span = tuple[Offset, int]  # records with consecutive offsets: the first offset, and the count
 
@@ -36,7 +36,7 @@ class CopyTask:
 
 @dataclass(frozen=True, slots=True)
 class CopyOutput:
-    staged: Staged
+    staged: StagedFile
     spans: tuple[tuple[Span, ...], ...]  # of each staged piece: the source offsets of its records
     newest_ms: int
 

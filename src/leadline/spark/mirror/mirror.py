@@ -69,7 +69,7 @@ class MirrorSpec:
 
 @dataclass(frozen=True, slots=True)
 class RoundSummary:
-    """What a round copied, and what remains."""
+    """The records that a round copied, and those that remain."""
 
     records: int
     size: int
@@ -155,7 +155,7 @@ class Mirror:
         transaction.begin()  # from here on no other mirror can commit positions
         places = self._positions()
         start = self._start_offsets(places, at)
-        sizes = resolution.bytes_per_offset(self.source, at)
+        sizes = resolution.bytes_per_offset(self.source, at.earliest, at.latest)
         end = admit(start, at.latest, sizes, max_bytes=self.spec.batch_bytes)
         copied = self._run_tasks([Range(tp, start[tp], end[tp]) for tp in sorted(end)], sizes)
         self._commit(transaction, copied, places, at, end)

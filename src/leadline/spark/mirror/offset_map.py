@@ -13,8 +13,7 @@ Pure: values in, values out.
 import json
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from operator import attrgetter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from leadline.model import Offset, TopicPartition
@@ -26,11 +25,6 @@ class OffsetRun(NamedTuple):
     source: Offset
     target: Offset
     length: int
-
-
-Side = Callable[[OffsetRun], Offset]
-_SOURCE: Side = attrgetter("source")
-_TARGET: Side = attrgetter("target")
 
 
 class OffsetMap:
@@ -48,20 +42,13 @@ class OffsetMap:
 
     def translate(self, tp: TopicPartition, source: Offset) -> Offset | None:
         """The target offset at which a reader of everything before `source` resumes; None if nothing was copied."""
-        return self._across(tp, source, _SOURCE, _TARGET)
-
-    def translate_back(self, tp: TopicPartition, target: Offset) -> Offset | None:
-        """The source offset at which a reader of everything before `target` resumes."""
-        return self._across(tp, target, _TARGET, _SOURCE)
-
-    def _across(self, tp: TopicPartition, offset: Offset, here: Side, there: Side) -> Offset | None:
         runs = self._runs.get(tp)
         if not runs:
             return None
-        n = bisect_right(runs, offset, key=here) - 1
+        n = bisect_right(runs, source, key=lambda run: run.source) - 1
         if n < 0:
-            return there(runs[0])
-        return there(runs[n]) + min(offset - here(runs[n]), runs[n].length)
+            return runs[0].target
+        return runs[n].target + min(source - runs[n].source, runs[n].length)
 
     def runs(self) -> Mapping[TopicPartition, list[OffsetRun]]:
         return self._runs

@@ -59,7 +59,7 @@ class CodecFigures:
     batches: int = 0
     records: int = 0
     stored: int = 0
-    unpacked: int = 0  # what they would take without compression
+    unpacked: int = 0  # their size without compression
 
     def add(self, batches: int, records: int, stored: int, unpacked: int) -> None:
         self.batches += batches
@@ -82,7 +82,7 @@ class TopicFigures:
     last: KeySample = field(default_factory=KeySample)
     codecs: dict[Codec, CodecFigures] = field(default_factory=dict)
     tried: dict[Codec, int] = field(default_factory=dict)  # what the batches of the sample would take with each codec
-    tried_stored: int = 0  # and what they take now
+    tried_stored: int = 0  # and their current size
 
     def merge(self, other: "TopicFigures") -> None:
         for partition, part in other.parts.items():

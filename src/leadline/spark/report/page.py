@@ -11,7 +11,7 @@ from html import escape
 
 from leadline.spark.report import plots, quantities
 from leadline.spark.report.page_growth import SECONDS_A_DAY
-from leadline.spark.report.page_parts import plot, table
+from leadline.spark.report.page_parts import breakable, plot, table
 from leadline.spark.report.page_style import STYLE
 from leadline.spark.report.page_topic import chapter
 from leadline.spark.report.plots import Bar
@@ -25,7 +25,7 @@ MARKS = {Weight.TROUBLE: "trouble", Weight.WASTE: "waste", Weight.WORTH_KNOWING:
 
 
 def page(report: Report, footer: str) -> str:
-    """The page. `footer` says when and how it was made."""
+    """The page. `footer`: when and how it was made."""
     topics = "".join(chapter(topic, n) for n, topic in enumerate(report.topics[:CHAPTERS]))
     many = _overview(report) if len(report.topics) > 1 else ""
     return f"""<!DOCTYPE html>
@@ -41,7 +41,7 @@ def page(report: Report, footer: str) -> str:
 <main>
 <header>
 <p class="over">Leadline report</p>
-<h1>{escape(_title(report))}</h1>
+<h1>{breakable(_title(report))}</h1>
 <p class="where">{escape(_span(report))}</p>
 </header>
 {_tiles(report)}
@@ -78,16 +78,18 @@ def _tiles(report: Report) -> str:
     stored = sum(topic_figures.stored for topic_figures in figures)
     unpacked = sum(packed.unpacked for topic_figures in figures for packed in topic_figures.codecs.values())
     packed = sum(packed.stored for topic_figures in figures for packed in topic_figures.codecs.values())
+    records = sum(topic_figures.records for topic_figures in figures)
+    partitions = sum(len(topic_figures.parts) for topic_figures in figures)
     groups = {lag.group for topic in report.topics for lag in topic.lags}
     tiles = [
-        ("records", quantities.short(sum(topic_figures.records for topic_figures in figures))),
+        (quantities.noun(records, "record"), quantities.short(records)),
         ("on disk", quantities.size(stored)),
-        ("partitions", quantities.number(sum(len(topic_figures.parts) for topic_figures in figures))),
+        (quantities.noun(partitions, "partition"), quantities.number(partitions)),
         ("compression", f"{unpacked / packed:.2f} : 1" if packed else "none"),
         _pace(report),
-        ("consumer groups", quantities.number(len(groups))),
+        (quantities.noun(len(groups), "consumer group"), quantities.number(len(groups))),
     ]
-    shown = "".join(f"<div><b>{value}</b><span>{name}</span></div>" for name, value in tiles)
+    shown = "".join(f"<div><b>{value}</b><span>{label}</span></div>" for label, value in tiles)
     return f'<div class="tiles">{shown}</div>'
 
 
@@ -107,10 +109,10 @@ def _remarks(report: Report) -> str:
     numbers = {topic.name: n for n, topic in enumerate(report.topics[:CHAPTERS])}
     items = []
     for remark in all_remarks:
-        name = f"<b>{escape(remark.topic)}</b> " if remark.topic and len(report.topics) > 1 else ""
-        text = escape(remark.text) if name else escape(remark.text[:1].upper() + remark.text[1:])
+        about = f"<b>{breakable(remark.topic)}</b> " if remark.topic and len(report.topics) > 1 else ""
+        text = escape(remark.text) if about else escape(remark.text[:1].upper() + remark.text[1:])
         link = f' <a href="#{remark.about}-{numbers[remark.topic]}">see</a>' if remark.topic in numbers else ""
-        items.append(f'<li class="{MARKS[remark.weight]}">{name}{text}.{link}</li>')
+        items.append(f'<li class="{MARKS[remark.weight]}">{about}{text}.{link}</li>')
     first, rest = "".join(items[:REMARKS]), "".join(items[REMARKS:])
     more = f"<details><summary>{len(items) - REMARKS} more</summary><ul>{rest}</ul></details>" if rest else ""
     return f'<section class="remarks"><h2>Remarkable</h2><ul>{first}</ul>{more}</section>'
@@ -122,7 +124,7 @@ def _overview(report: Report) -> str:
     for n, topic in enumerate(report.topics):
         figures = topic.figures
         rows.append([
-            f'<a href="#topic-{n}">{escape(topic.name)}</a>' if n < CHAPTERS else escape(topic.name),
+            f'<a href="#topic-{n}">{breakable(topic.name)}</a>' if n < CHAPTERS else breakable(topic.name),
             quantities.number(len(figures.parts)),
             quantities.number(figures.records),
             quantities.size(figures.stored),
@@ -131,7 +133,7 @@ def _overview(report: Report) -> str:
         ])  # fmt: skip
     heads = ["topic", "partitions", "records", "on disk", "share of bytes", "a day"]
     sizes = [(topic.name, topic.figures.stored) for topic in report.topics[:TOPICS]]
-    drawn = [Bar(name, size, quantities.size(size)) for name, size in sizes]
+    drawn = [Bar(label, size, quantities.size(size)) for label, size in sizes]
     body = plot(partial(plots.bars, drawn, "bytes of each topic")) + table(heads, rows)
     return f'<section><h2>All topics</h2><div class="card wide">{body}</div></section>'
 

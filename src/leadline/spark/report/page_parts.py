@@ -3,10 +3,16 @@
 Pure: text in, text out.
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
 from leadline.spark.report import plots
+
+
+def breakable(text: str) -> str:
+    """A name as HTML, which may be broken behind its punctuation."""
+    return re.sub(r"(?<=[.:/_-])(?=\w)", "<wbr>", escape(text))
 
 
 def card(about: str, n: int, title: str, body: str) -> str:

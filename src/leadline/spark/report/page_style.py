@@ -114,7 +114,7 @@ th {
 }
 td { text-align: right; padding: 4px 0 4px 14px; border-top: 1px solid var(--rule); white-space: nowrap; }
 th:first-child, td:first-child {
-  text-align: left; padding-left: 0; min-width: 7em; overflow-wrap: anywhere; white-space: normal;
+  text-align: left; padding-left: 0; min-width: 8em; overflow-wrap: anywhere; white-space: normal;
   position: sticky; left: 0; background: var(--card);
 }
 th:first-child { z-index: 1; }

@@ -5,7 +5,6 @@ Pure: figures in, HTML out.
 
 from collections.abc import Sequence
 from functools import partial
-from html import escape
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from leadline.spark.report import plots, quantities
 from leadline.spark.report.figures import TopicFigures
 from leadline.spark.report.lag import Lag
 from leadline.spark.report.page_growth import growth
-from leadline.spark.report.page_parts import card, lead, note, plot, table
+from leadline.spark.report.page_parts import breakable, card, lead, note, plot, table
 from leadline.spark.report.plots import Bar, Column, Line
 from leadline.spark.report.topic_report import TopicReport
 from leadline.spark.report.traffic import TimeSlots, bulk, joined
@@ -34,7 +33,7 @@ def chapter(topic: TopicReport, n: int) -> str:
     line = f"{quantities.counted(figures.records, 'record')} in {quantities.counted(figures.batches, 'batch')}, "
     line += f"{quantities.size(figures.stored)} on disk, {quantities.counted(len(figures.parts), 'partition')}"
     if not figures.records:
-        return f'<section id="topic-{n}"><h2>{escape(topic.name)}</h2><p class="lead">{line}.</p></section>'
+        return f'<section id="topic-{n}"><h2>{breakable(topic.name)}</h2><p class="lead">{line}.</p></section>'
     cards = [
         card("skew", n, "Partitions", _skew(topic)),
         card("keys", n, "Hot keys", _keys(topic)),
@@ -46,7 +45,7 @@ def chapter(topic: TopicReport, n: int) -> str:
         card("lag", n, "Consumer lag", _lag(topic)),
     ]
     return (
-        f'<section id="topic-{n}"><h2>{escape(topic.name)}</h2><p class="lead">{line}.</p>'
+        f'<section id="topic-{n}"><h2>{breakable(topic.name)}</h2><p class="lead">{line}.</p>'
         f'<div class="cards">{"".join(cards)}</div></section>'
     )
 
@@ -116,7 +115,7 @@ def _keys(topic: TopicReport) -> str:
     ]  # fmt: skip
     rows = [
         [
-            escape(quantities.shown(key.key)),
+            breakable(quantities.shown(key.key)),
             str(key.partition),
             quantities.number(key.records),
             quantities.share(key.records, figures.records),
@@ -316,7 +315,7 @@ def _lag(topic: TopicReport) -> str:
     drawing = plot(partial(plots.lines, drawn, quantities.short, "records behind, over time"))
     rows = [
         [
-            escape(lag.group),
+            breakable(lag.group),
             quantities.number(_behind(lag)),
             quantities.number(int(lag.behind.max())),
             quantities.number(len(lag.by_partition)),

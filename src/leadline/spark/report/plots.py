@@ -19,7 +19,7 @@ WIDE, NARROW = 480, 300  # in CSS pixels: for a desktop, and for a phone
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 14, 36  # margins around the plot area, for labels
 TITLED = 2000  # a heat map with more cells has no titles
 LEAST = 1e-6  # smaller figures count as zero
-CHAR = 6.3  # the approximate width of a character
+CHAR = 7.0  # the width of a character, in the widest of the usual fonts
 LABEL_SHARE = 0.35  # the largest share of the width for the names of bars
 
 Text = Callable[[float], str]

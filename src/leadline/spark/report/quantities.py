@@ -41,10 +41,16 @@ def number(count: int) -> str:
     return f"{count:,}"
 
 
-def counted(count: int, noun: str) -> str:
+def counted(count: int, singular: str) -> str:
     """1 record, 2 records, 3 batches."""
-    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
-    return f"{number(count)} {noun if count == 1 else plural}"
+    return f"{number(count)} {noun(count, singular)}"
+
+
+def noun(count: int, singular: str) -> str:
+    """The noun behind a number: record, records, batches."""
+    if count == 1:
+        return singular
+    return f"{singular}es" if singular.endswith("ch") else f"{singular}s"
 
 
 def share(part: float, whole: float) -> str:

@@ -70,7 +70,7 @@ def plan_from_brokers(properties: Mapping[str, str], topics: Sequence[str]) -> R
         at = resolution.current_offsets(
             cluster, resolution.resolve_topics(cluster, SubscribedTopics(tuple(read))), committed=False
         )
-        average = resolution.bytes_per_offset(cluster, at)
+        average = resolution.bytes_per_offset(cluster, at.earliest, at.latest)
         ranges = [Range(tp, at.earliest[tp], until) for tp, until in sorted(at.latest.items())]
         tasks = [tuple(map(ReportRange, task)) for task in plan(ranges, average, min_tasks=LEAST_TASKS)]
         size = sum(range_.length * average.get(range_.tp, 0.0) for range_ in ranges)

@@ -4,19 +4,37 @@ Two commits: the table gets the rows, then the dead-letter table loses them. If 
 replay finds the rows in the table by partition and offset, and does not add them again.
 """
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from leadline.spark.batches.decode import SCHEMA_WITH_HEADERS
+from leadline.spark.table.bucketed_files import BucketedFiles
+from leadline.spark.table.declared_columns import ColumnTypes, declare, with_columns
 from leadline.spark.table.evolution import additions
-from leadline.spark.table.payload import DEAD_LETTERS, RESERVED, ShapedRecords, shape_of
-from leadline.spark.table.table import DELETED, OriginColumns, Table, TableError, TableState
-from leadline.spark.table.upserts import Place, ids_in, ids_of, is_later, last_of_each_key, last_places, with_slot
-from leadline.spark.table.write_task import ParquetFiles
+from leadline.spark.table.merge import delete_directory, merge_job, prepare, staging_directory
+from leadline.spark.table.parquet_files import ParquetFiles
+from leadline.spark.table.payload import DEAD_LETTERS, ShapedRecords, record_schema, reserved_names
+from leadline.spark.table.quality import Quality, check_quality, is_withheld, shape_with
+from leadline.spark.table.remembered_deletes import DELETES, deletes_origin
+from leadline.spark.table.table import (
+    DELETED,
+    OriginColumns,
+    Table,
+    TableError,
+    TableProgress,
+    TableState,
+    check_column_names,
+    check_masks,
+)
+from leadline.spark.table.table_format import DELETES as DELETES_SUFFIX
+
+NONE_DECLARED: ColumnTypes = MappingProxyType({})
+ANY = Quality()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,23 +44,33 @@ class DeadLetterReplay:
     cause: str = ""  # of the first dead letter that remains
 
 
-def replay(table: Table, dead: Table, registry: str) -> DeadLetterReplay:
+def replay(
+    table: Table, dead: Table, registry: str, columns: ColumnTypes = NONE_DECLARED, quality: Quality = ANY
+) -> DeadLetterReplay:
+    """`columns`: those that the user declares; the table gets them first. Letters without their value are left."""
     state, letters = table.state(), dead.state()
     if state is None or letters is None:
         return DeadLetterReplay(0, 0)
-    if letters.progress.batch > state.progress.batch:
+    check_column_names(state, table.uri)
+    check_quality(quality, state.origin.format, state.origin.mode)
+    check_masks(state.origin, quality.masks_text, table.uri)
+    remembered = table.beside(DELETES_SUFFIX).state() if state.origin.is_by_key else None
+    if any(beside.progress.batch > state.progress.batch for beside in (letters, remembered) if beside is not None):
         raise TableError(
             f"a batch of {table.uri} is incomplete: run `leadline pipeline table` first, which completes it"
         )
     state, dead_state = table.take_over(state.origin), dead.take_over(letters.origin)
+    state = with_columns(table, declare(table, state, columns), quality.columns)
     before = dead.columns(DEAD_LETTERS.names).read_all()
-    shaped, state = _shaped(before, table, state, registry)
-    columns = OriginColumns.of(state.origin.format)
-    rows = _rows(shaped, columns, table, by_key=state.origin.mode == "upsert")
-    if rows is not None:
-        _add(rows, table, state, columns)
+    withheld = is_withheld(before)
+    shaped, state = _shaped(before.filter(pc.invert(withheld)), table, state, registry, quality)
+    places = OriginColumns.of(state.origin.format)
+    if state.origin.is_by_key:
+        _merge(shaped, table, state, places)
+    elif (rows := _missing(shaped, places, table)) is not None:
+        _append(rows, table, state, places)
     bad = [records.bad for records in shaped if records.bad is not None]
-    left = pa.Table.from_batches(bad, DEAD_LETTERS)
+    left = pa.concat_tables([before.filter(withheld).cast(DEAD_LETTERS), pa.Table.from_batches(bad, DEAD_LETTERS)])
     if left.num_rows < before.num_rows:
         dead.rewrite(left.to_reader(), dead_state.progress)
     return DeadLetterReplay(
@@ -51,17 +79,18 @@ def replay(table: Table, dead: Table, registry: str) -> DeadLetterReplay:
 
 
 def _shaped(
-    letters: pa.Table, table: Table, state: TableState, registry: str
+    letters: pa.Table, table: Table, state: TableState, registry: str, quality: Quality
 ) -> tuple[list[ShapedRecords], TableState]:
     """The shaped records, by partition. They are shaped again after the table gets new columns."""
-    shape = shape_of(state.origin.format, registry, by_key=state.origin.mode == "upsert")
+    shape = shape_with(quality, state.origin.format, registry, by_key=state.origin.is_by_key)
     batches = list(_decoded(letters))
     for _ in range(2):
-        shaped = [shape(batch, state.origin.topic, partition, state.schema) for partition, batch in batches]
+        schema = record_schema(state)
+        shaped = [shape(batch, state.origin.topic, partition, schema) for partition, batch in batches]
         unknown = [records.unknown for records in shaped if records.unknown.num_fields]
         if not unknown:
             return shaped, state
-        columns = pa.schema([column for column in state.schema if column.name not in RESERVED])
+        columns = pa.schema([column for column in state.schema if column.name not in reserved_names(schema)])
         table.add_columns([column for column in additions(columns, unknown) if column not in columns], state.progress)
         newest = table.state()
         assert newest is not None
@@ -85,32 +114,57 @@ def _decoded(letters: pa.Table) -> Iterator[tuple[int, pa.RecordBatch]]:
             yield partition, batch
 
 
-def _rows(shaped: list[ShapedRecords], columns: OriginColumns, table: Table, *, by_key: bool) -> pa.Table | None:
-    """The rows that the table lacks; in a table by key, without those that have a newer row."""
-    batches = [records.rows.append_column(DELETED, records.deleted) for records in shaped if records.rows.num_rows]
+def _missing(shaped: list[ShapedRecords], columns: OriginColumns, table: Table) -> pa.Table | None:
+    """The rows that the table lacks."""
+    batches = [records.rows for records in shaped if records.rows.num_rows]
     if not batches:
         return None
     rows = pa.Table.from_batches(batches)
-    if by_key:
-        rows = last_of_each_key(rows, columns)
-        there = last_places(table.columns(columns.names), columns)
-        mine = last_places(rows.to_batches(), columns)
-        chosen: list[Place] = [place for key, place in mine.items() if key not in there or is_later(place, there[key])]
-        rows = rows.filter(pc.is_in(ids_in(rows, columns), ids_of(chosen)))
-    else:
-        for batch in table.columns([columns.partition, columns.offset]):
-            rows = rows.filter(pc.invert(pc.is_in(ids_in(rows, columns), ids_in(batch, columns))))
+    for batch in table.columns([columns.partition, columns.offset]):
+        rows = rows.filter(pc.invert(pc.is_in(_ids(rows, columns), _ids(batch, columns))))
     return rows if rows.num_rows else None
 
 
-def _add(rows: pa.Table, table: Table, state: TableState, columns: OriginColumns) -> None:
-    progress, slot = state.progress, table.slot(state.origin)
-    if state.origin.mode == "upsert":
-        rows = with_slot(rows, slot, state.origin.partition_by, columns) if slot else rows
-        table.upsert(rows, columns.key, progress, progress)
-        return
-    with ExitStack() as open_files:
-        files = open_files.enter_context(ParquetFiles(table.data_directory, columns, state.origin.partition_by, slot))
-        for batch in rows.drop_columns([DELETED]).to_batches():
+def _ids(rows: pa.RecordBatch | pa.Table, columns: OriginColumns) -> pa.Array:
+    """Partition and offset as one text."""
+    partitions, offsets = rows.column(columns.partition), rows.column(columns.offset)
+    return pc.binary_join_element_wise(partitions.cast(pa.string()), offsets.cast(pa.string()), "/")
+
+
+def _append(rows: pa.Table, table: Table, state: TableState, columns: OriginColumns) -> None:
+    slot = table.slot(state.origin)
+    with ParquetFiles(table.data_directory, columns, state.origin.partition_by, slot) as files:
+        for batch in rows.to_batches():
             files.write(batch)
-        table.append(files.finish(), progress, progress)
+        table.append(files.finish(), state.progress, state.progress)
+
+
+def _merge(shaped: list[ShapedRecords], table: Table, state: TableState, columns: OriginColumns) -> None:
+    """In a table by key, a dead letter takes its place among the changes of its key."""
+    deletes, origin = table.beside(DELETES_SUFFIX), deletes_origin(state.origin)
+    if deletes.in_catalog and deletes.state() is None:  # the catalog decides where it is
+        deletes.create(origin, DELETES, TableProgress())
+    remembered = None if deletes.state() is None else deletes.take_over(origin)
+    staging = staging_directory(table)
+    try:
+        with BucketedFiles(staging, "batch", columns, buckets=1) as files:
+            for records in shaped:
+                files.write(records.rows.append_column(DELETED, records.deleted))
+            staged = files.finish()
+        if not staged.paths:
+            return
+        job = merge_job(table, deletes, state.origin, staging, buckets=1)
+        there = [] if remembered is None else deletes.live_files()
+        prepared = prepare(_run_here, job, table.live_files(), there, staged, width=1)
+        if prepared.remembered:
+            if remembered is None:
+                deletes.create(origin, DELETES, TableProgress())
+                remembered = deletes.take_over(origin)
+            deletes.append(prepared.remembered, remembered.progress, remembered.progress)
+        table.merge(prepared.merge, state.progress, state.progress)
+    finally:
+        delete_directory(staging)
+
+
+def _run_here(work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+    return [work(task) for task in tasks]

@@ -1,7 +1,7 @@
 """The columns of a table, derived from the values of its records: types are inferred, compared and merged.
 
-A table only gains columns, and fields of structs in them. A value whose type contradicts that of its column does not
-fit; a whole number fits where others are, and null fits everywhere.
+Records only add columns, and fields of structs in them. Types change by a declaration alone (column_types.py). Null
+fits everywhere. Which other values fit a column of another type is in field_values.py.
 
 Pure: types in, types out.
 """
@@ -19,6 +19,10 @@ NOTHING = pa.struct([])
 class Conflict(Exception):
     """A value does not fit into the table. The text names the value and the reason."""
 
+    def __init__(self, text: str, without_values: str = "the record does not fit the table") -> None:
+        super().__init__(text)
+        self.without_values = without_values  # the reason, for tables that mask values
+
 
 # The type of a JSON value: a Python type; of an array "array" and that of each kind of element;
 # of an object "object" and name and that of each field.
@@ -28,6 +32,8 @@ SCALARS = {type(None): pa.null(), bool: pa.bool_(), int: pa.int64(), float: pa.f
 
 def signature(value: Any) -> Signature:
     kind = type(value)
+    if isinstance(value, float):
+        return float  # also the subclass that keeps the digits
     if kind is dict:
         return "object", tuple((name, signature(member)) for name, member in value.items())
     if kind is list:
@@ -46,22 +52,17 @@ def inferred(kind: Signature) -> pa.DataType:
     return pa.struct([pa.field(name, inferred(part)) for name, part in parts])
 
 
-def fitted(value: Any, kind: pa.DataType) -> Any:
-    """The value, converted for a column of a type that it merges with.
-
-    A whole number in a column of doubles becomes a double. Beyond 2^53 it is rounded, as Arrow's own parser of JSON
-    rounds it; Arrow refuses such a number only where it converts a Python value.
-    """
-    if value is None:
-        return None
-    if pa.types.is_float64(kind):
-        return float(value)
-    if pa.types.is_list(kind):
-        return [fitted(element, kind.value_type) for element in value]
-    if pa.types.is_struct(kind):
-        types = {field.name: field.type for field in kind}
-        return {name: fitted(member, types[name]) for name, member in value.items() if name in types}
-    return value
+def inferred_at(value: Any, at: str) -> pa.DataType:
+    """The type of a value. Conflict, with the path of the first element that contradicts the others, if it has none."""
+    if isinstance(value, dict):
+        return pa.struct([pa.field(name, inferred_at(member, f"{at}.{name}")) for name, member in value.items()])
+    if not isinstance(value, list):
+        return inferred(signature(value))
+    kind = pa.null()
+    for index, element in enumerate(value):
+        path = f"{at}[{index}]"
+        kind = merged(kind, inferred_at(element, path), widen=True, at=path)
+    return pa.list_(kind)
 
 
 def merged(column: pa.DataType, value: pa.DataType, *, widen: bool = False, at: str = "") -> pa.DataType:
@@ -75,6 +76,9 @@ def merged(column: pa.DataType, value: pa.DataType, *, widen: bool = False, at: 
     if pa.types.is_list(column) and pa.types.is_list(value):
         inner = merged(column.value_type, value.value_type, widen=widen, at=f"{at}[]")
         return column if inner.equals(column.value_type) else pa.list_(inner)
+    if pa.types.is_map(column) and pa.types.is_map(value):
+        inner = merged(column.item_type, value.item_type, widen=widen, at=f"{at}[]")
+        return column if inner.equals(column.item_type) else pa.map_(column.key_type, inner)
     if pa.types.is_float64(column) and pa.types.is_int64(value):
         return column
     if widen and pa.types.is_int64(column) and pa.types.is_float64(value):
@@ -113,6 +117,9 @@ def storable(kind: pa.DataType) -> pa.DataType | None:
     if pa.types.is_list(kind):
         inner = storable(kind.value_type)
         return None if inner is None else pa.list_(inner)
+    if pa.types.is_map(kind):
+        inner = storable(kind.item_type)
+        return None if inner is None else pa.map_(kind.key_type, inner)
     if pa.types.is_struct(kind):
         types = [(field.name, storable(field.type)) for field in kind]
         fields = [pa.field(name, part) for name, part in types if part is not None]

@@ -4,24 +4,29 @@ Format: 0, the schema's id (4 bytes, big-endian), then the document; in Protobuf
 is: a count and that many indexes, from the outermost message inwards (varints; a count of 0 stands for the first one).
 Schemas come from a registry (a URL, in Confluent's API) or from a directory: ID.avsc, or ID.desc as
 `protoc --include_imports --descriptor_set_out` writes it.
+The fragment of the URL names files that give access (ACCESS).
 """
 # mypy: disable-error-code="import-untyped"
 
 import base64
 import io
 import json
+import ssl
 import struct
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 import pyarrow as pa
 
+from leadline.config.settings import nearest
 from leadline.records import varint
+from leadline.spark.errors import without_credentials
 from leadline.spark.table.evolution import Conflict
 from leadline.spark.table.payload import Document, Parser
 
@@ -30,6 +35,12 @@ if TYPE_CHECKING:
 
 HEAD = struct.Struct(">bI")
 TIMEOUT_S = 10
+ACCESS = {  # files, which every executor must have
+    "token-file": "a bearer token; it is read for each request, so it may be replaced",
+    "ca": "certificates of the authorities that may have signed that of the registry",
+    "cert": "the certificate of this client",
+    "key": "its private key, if that is not in the file of the certificate",
+}
 MISSING_S = 30
 
 P = ParamSpec("P")
@@ -44,10 +55,20 @@ def parser_of(format: str, registry: str) -> Parser:
     return {"avro": partial(_parse_avro, registry), "protobuf": partial(_parse_protobuf, registry)}[format]
 
 
+_all_missing: list[dict[object, tuple[float, Conflict]]] = []  # of all lookups
+
+
+def forget_missing() -> None:
+    """The next lookup asks the registry again for missing schemas."""
+    for missing in _all_missing:
+        missing.clear()
+
+
 def remembered(find: Callable[P, T]) -> Callable[P, T]:
     """Caches results for ever, and misses for MISSING_S, so that not every record asks the registry."""
     results: dict[object, T] = {}
     missing: dict[object, tuple[float, Conflict]] = {}
+    _all_missing.append(missing)
 
     @wraps(find)
     def look_up(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -73,15 +94,52 @@ def _split(value: bytes) -> tuple[int, bytes]:
     return HEAD.unpack_from(value)[1], value[HEAD.size :]
 
 
+def with_access(registry: str, access: Mapping[str, str]) -> str:
+    """The URL of a registry with the files that give access to it, which its fragment names. It holds no secret."""
+    for name in access:
+        if name not in ACCESS:
+            raise NoSchema(f"there is no option {name} for a registry{nearest(name, ACCESS)}")
+    if access and not _is_url(registry):
+        raise NoSchema(f"{', '.join(access)}: these options are for a registry with a URL")
+    return f"{registry}#{urlencode(access)}" if access else registry
+
+
+def _access(registry: str) -> dict[str, str]:
+    return dict(parse_qsl(urlsplit(registry).fragment))
+
+
+def _tls(access: Mapping[str, str]) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=access.get("ca"))
+    if "cert" in access:
+        context.load_cert_chain(access["cert"], access.get("key"))
+    return context
+
+
+def _request(registry: str, path: str) -> urllib.request.Request:
+    """A user and password in the URL of a registry become a login, and are in no error text."""
+    place = urlsplit(registry)._replace(fragment="")
+    access = _access(registry)
+    login, _, host = place.netloc.rpartition("@")
+    request = urllib.request.Request(f"{urlunsplit(place._replace(netloc=host)).rstrip('/')}/{path}")
+    if login:
+        request.add_header("Authorization", f"Basic {base64.b64encode(unquote(login).encode()).decode()}")
+    elif "token-file" in access:
+        request.add_header("Authorization", f"Bearer {Path(access['token-file']).read_text().strip()}")
+    return request
+
+
 def _get(registry: str, path: str) -> Any:
-    url = f"{registry.rstrip('/')}/{path}"
+    access, shown = _access(registry), without_credentials(registry.partition("#")[0])
+    url = f"{shown.rstrip('/')}/{path}"
     try:
-        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+        request = _request(registry, path)
+        context = _tls(access) if request.type == "https" else None
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=context) as answer:
             return json.load(answer)
     except urllib.error.HTTPError as error:
         with error:
             if error.code == 404:
-                raise Conflict(f"the registry at {registry} has nothing at /{path}") from None
+                raise Conflict(f"the registry at {shown} has nothing at /{path}") from None
             raise NoSchema(f"{url}: {error}") from None
     except (OSError, ValueError) as error:
         raise NoSchema(f"{url}: {error}") from None
@@ -125,21 +183,36 @@ def _parse_avro(registry: str, value: bytes) -> Document:
 
 @remembered
 def _avro(registry: str, number: int) -> tuple[Any, pa.DataType]:
-    import fastavro
-
     if _is_url(registry):
         text = _get(registry, f"schemas/ids/{number}")["schema"]
     else:
         text = _file(registry, f"{number}.avsc")
+    return avro_record(text, f"schema {number}")
+
+
+def avro_record(text: str | bytes, name: str) -> tuple[Any, pa.DataType]:
+    """A parsed schema, and the type of its records."""
+    import fastavro
+
     try:
-        plain = json.loads(text)
+        plain = with_stored_types(json.loads(text))
         kind = avro_type(plain, {})
         schema = fastavro.parse_schema(plain)
     except (ValueError, KeyError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
-        raise Conflict(f"schema {number} is no Avro schema: {error}") from None
+        raise Conflict(f"{name} is no Avro schema: {error}") from None
     if not pa.types.is_struct(kind):
-        raise Conflict(f"schema {number} is no record, but {kind}")
+        raise Conflict(f"{name} is no record, but {kind}")
     return schema, kind
+
+
+def newest_schema(registry: str, subject: str) -> str:
+    """The text of the newest schema of a subject."""
+    if not _is_url(registry):
+        return _file(registry, f"{subject}.avsc").decode()
+    answer = _get(registry, f"subjects/{quote(subject, safe='')}/versions/latest")
+    if answer.get("schemaType", "AVRO") != "AVRO":
+        raise Conflict(f"the schema of {subject} is no Avro schema, but {answer['schemaType']}")
+    return str(answer["schema"])
 
 
 AVRO = {
@@ -156,7 +229,11 @@ AVRO_LOGICAL = {
     "date": pa.date32(),
     "timestamp-millis": pa.timestamp("us", "UTC"),
     "timestamp-micros": pa.timestamp("us", "UTC"),
+    "local-timestamp-millis": pa.timestamp("us"),
+    "local-timestamp-micros": pa.timestamp("us"),
 }
+AVRO_PARTS = ("type", "fields", "items", "values")  # of a schema, that hold schemas
+MAX_PRECISION = 38
 
 
 def avro_type(schema: Any, named: dict[str, pa.DataType]) -> pa.DataType:
@@ -173,9 +250,26 @@ def avro_type(schema: Any, named: dict[str, pa.DataType]) -> pa.DataType:
         return AVRO_LOGICAL[logical]
     if logical == "decimal":
         return pa.decimal128(schema["precision"], schema.get("scale", 0))
-    if logical is not None and logical != "uuid":
-        raise Conflict(f"{logical}: tables have no such type")
     return _complex(schema, named)
+
+
+def with_stored_types(schema: Any) -> Any:
+    """An Avro schema without the logical types that both Delta and Iceberg lack. Their values stay as they are written:
+
+    time-millis, time-micros, timestamp-nanos    whole numbers, in the unit of the name
+    duration, big-decimal, wide decimals         bytes
+    uuid                                         text, or bytes if it is fixed
+    """
+    if isinstance(schema, list):
+        return [with_stored_types(branch) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    plain = {name: with_stored_types(part) if name in AVRO_PARTS else part for name, part in schema.items()}
+    logical = schema.get("logicalType")
+    too_wide = logical == "decimal" and schema.get("precision", 0) > MAX_PRECISION
+    if too_wide or (logical not in AVRO_LOGICAL and logical != "decimal"):
+        plain.pop("logicalType", None)
+    return plain
 
 
 def _complex(schema: Any, named: dict[str, pa.DataType]) -> pa.DataType:
@@ -189,7 +283,7 @@ def _complex(schema: Any, named: dict[str, pa.DataType]) -> pa.DataType:
     elif what == "array":
         return pa.list_(avro_type(schema["items"], named))
     elif what == "map":
-        raise Conflict("a map: tables have columns for fields of records only")
+        return pa.map_(pa.string(), avro_type(schema["values"], named))
     else:
         return avro_type(what, named)
     named[schema["name"]] = kind
@@ -223,7 +317,7 @@ def _indexes(body: bytes) -> tuple[tuple[int, ...], bytes]:
             index, at = varint.decode(body, at)
             indexes.append(index)
     except (IndexError, ValueError):
-        raise Conflict("no Protobuf of a registry: it does not say which message it is") from None
+        raise Conflict("not the Protobuf of a registry: it does not name its message") from None
     return tuple(indexes) or (0,), body[at:]
 
 

@@ -11,7 +11,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pyarrow as pa
@@ -24,7 +24,7 @@ from leadline.spark.client.cluster import ClusterClient, GroupOffset
 from leadline.spark.client.transaction import ClientTransaction
 from leadline.spark.ranges import Range
 from leadline.spark.session import run_tasks
-from leadline.spark.table.table import OffsetSlice, OriginColumns, TableError
+from leadline.spark.table.table import OffsetSlice, OriginColumns, Table, TableError
 from leadline.spark.table.table_format import open_table
 from leadline.spark.topics.options import WriteOptions
 from leadline.spark.topics.sink import TaskStaged, stage, staged_batches
@@ -42,10 +42,18 @@ class ReplaySource:
 
     kind: str  # delta, iceberg or parquet
     uri: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)  # of a table; they may hold secrets
+
+    def _table(self) -> Table:
+        return open_table(self.kind, self.uri, self.options)
+
+    def for_tasks(self) -> "ReplaySource":
+        """With all that a task needs: it may lack this process's configuration."""
+        return self if self.kind == "parquet" else replace(self, options=self._table().options)
 
     def columns(self, names: Sequence[str], where: OffsetSlice | None = None) -> Iterator[pa.RecordBatch]:
         if self.kind != "parquet":
-            yield from open_table(self.kind, self.uri).columns(names, where)
+            yield from self._table().columns(names, where)
             return
         chosen = None
         if where is not None:
@@ -63,7 +71,7 @@ class ReplaySource:
     def names(self) -> list[str]:
         if self.kind == "parquet":
             return list(self._files().schema.names)
-        state = open_table(self.kind, self.uri).state()
+        state = self._table().state()
         if state is None:
             raise TableError(f"there is no {self.kind} table at {self.uri}")
         return list(state.schema.names)
@@ -152,7 +160,7 @@ class Replay:
     def _staged(self, ranges: Sequence[Range]) -> list[TaskStaged]:
         options = WriteOptions(topic=self.spec.topic, timestamps=True, client=self.spec.properties)
         staging = Staging.of(None, self.spec.id)
-        task = partial(_stage, self.spec.source, options, staging)
+        task = partial(_stage, self.spec.source.for_tasks(), options, staging)
         return run_tasks(self.spark, task, ranges)
 
     def _send(self, transaction: ClientTransaction, ranges: Sequence[Range], lefts: Sequence[TaskStaged]) -> None:

@@ -5,17 +5,19 @@ The commits of a batch, in this order:
 
     1. columns that the table lacks               no row depends on it; again, it changes nothing
     2. bad records, to the dead-letter table      with the batch's number and the offsets where it ends
+       deletes, to the table that remembers them  the same; of tables by key only (remembered_deletes.py)
     3. files, offsets, batch number               the table's own commit, which makes the batch part of it
 
-If the process ends before 3, the table has nothing of the batch. If it ends between 2 and 3, the dead letters are one
-batch ahead: the next start repeats that batch up to the same offsets and skips 2. The columns exist by then, so the
-same records are bad.
+If the process ends before 3, the table has nothing of the batch. If it ends within or after 2, the tables beside it are
+one batch ahead: the next start repeats that batch up to the same offsets and skips what is there of 2. The columns
+exist by then, so the same records are bad.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -23,14 +25,39 @@ from pyspark.sql import SparkSession
 from leadline.model import Offset, TopicPartition, format_id
 from leadline.spark.batches.decode import SPARK_SCHEMA_WITH_HEADERS
 from leadline.spark.client.cluster import ClusterClient, TopicMetadata
+from leadline.spark.client.connection import Unreachable, is_outage
+from leadline.spark.client.failures import RequestFailed
 from leadline.spark.client.range_fetch import FetchOptions
 from leadline.spark.positions import Loss, data_loss
 from leadline.spark.ranges import Range, Task, admit, plan
 from leadline.spark.session import run_tasks
+from leadline.spark.table.bucketed_files import BucketPaths
+from leadline.spark.table.change_events import CHANGE_COLUMNS
+from leadline.spark.table.data_directory import DataDirectory
+from leadline.spark.table.declared_columns import ColumnTypes, declare, with_columns
 from leadline.spark.table.evolution import additions
-from leadline.spark.table.payload import BESIDE, DEAD_LETTERS, RESERVED
+from leadline.spark.table.masks import check_schema
+from leadline.spark.table.merge import (
+    STAGING,
+    PreparedMerge,
+    bucket_count,
+    delete_directory,
+    merge_job,
+    prepare,
+    staging_directory,
+)
+from leadline.spark.table.payload import BESIDE, CHANGE_FORMATS, DEAD_LETTERS, record_schema, reserved_names
+from leadline.spark.table.quality import Quality, check_interrupted, check_quality
+from leadline.spark.table.remembered_deletes import DELETES, deletes_origin
+from leadline.spark.table.shared_directory import check_shared
 from leadline.spark.table.table import (
+    BY_KEY,
+    HISTORY,
+    UPSERT,
     DataFile,
+    FilesChanged,
+    HistoryColumns,
+    LiveFile,
     OriginColumns,
     Table,
     TableError,
@@ -38,13 +65,16 @@ from leadline.spark.table.table import (
     TableProgress,
     TableState,
     check_origin,
+    renamed_columns,
 )
-from leadline.spark.table.upserts import PendingRows, last_of_each_key, rows_by_key, with_slot
+from leadline.spark.table.table_format import DELETES as DELETES_SUFFIX
 from leadline.spark.table.write_task import TaskOutput, WriteTask, write_files
+from leadline.spark.topics.resolution import bytes_per_offset
 
-BATCH_BYTES, BY_KEY_BYTES = 512 << 20, 64 << 20  # of a topic, at most, in one commit
+BATCH_BYTES = 512 << 20  # of a topic, at most, in one commit
+BY_KEY_BYTES = 64 << 20  # of a batch by key: a task that looks for its keys has all of them in memory
+MERGES = 3  # tries, while others compact the table
 ROUNDS = 3  # of tasks: one reports the columns that the table lacks, the next one writes
-DEAD = "_dead_letters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +90,19 @@ class TableSpec:
     committed: bool = True  # omit records of transactions that are open or were aborted
     fail_on_data_loss: bool = True
     batch_bytes: int = BATCH_BYTES
+    columns: ColumnTypes = field(default_factory=dict)  # that the user declares
     group: str = ""  # where offsets are committed, for tools that show lag; empty: nowhere
+    history: HistoryColumns = field(default_factory=HistoryColumns)  # of scd2
+    quality: Quality = field(default_factory=Quality)
+
+    @property
+    def is_by_key(self) -> bool:
+        return self.mode in BY_KEY
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSummary:
-    """What a batch wrote, and what remains."""
+    """The records that a batch wrote, and those that remain."""
 
     batch: int
     records: int
@@ -76,6 +113,9 @@ class BatchSummary:
     lag_bytes: int
     newest_ms: int  # the latest time of a record in the batch; -1: it had none
     seconds: float
+    ranges: Sequence[Range] = ()  # the offsets that it read
+    late: int = 0  # changes that came after a newer one of their key
+    repeated: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +133,14 @@ class PlannedBatch:
 
     def remaining(self) -> tuple[int, int]:
         """Offsets and bytes after the batch."""
-        rest = {tp: latest - self.end.get(tp, latest) for tp, latest in self.latest.items()}
+        rest = {tp: latest - self.end.get(tp, self.start[tp]) for tp, latest in self.latest.items()}
         size = sum(count * self.bytes_per_offset.get(tp, 0.0) for tp, count in rest.items())
         return sum(rest.values()), int(size)
+
+    @property
+    def lag_offsets(self) -> int:
+        """Before the batch."""
+        return sum(latest - self.start[tp] for tp, latest in self.latest.items())
 
 
 class TableWriter:
@@ -103,13 +148,39 @@ class TableWriter:
 
     def __init__(self, spark: SparkSession, cluster: ClusterClient, table: Table, dead: Table, spec: TableSpec) -> None:
         self.spark, self.cluster, self.table, self.dead, self.spec = spark, cluster, table, dead, spec
+        check_quality(spec.quality, spec.format, spec.mode)
+        check_schema(pa.schema(list(spec.columns.items())), spec.quality.parsed_masks)
         self.topic = cluster.existing_topics([spec.topic])[spec.topic]
         self.origin = origin_of(spec, self.topic)
         self.columns = OriginColumns.of(spec.format)
-        self.state = self._opened(table, self.origin, schema_of(spec.format))
-        self.dead_state = self._opened_dead_letters()
-        if self.dead_state and self.dead_state.progress.batch > self.state.progress.batch + 1:
-            raise TableError(f"{dead.uri} is ahead of {table.uri}: it belongs to another table")
+        self.deletes = table.beside(DELETES_SUFFIX)
+        if not table.in_catalog:
+            check_shared(spark, table.data_directory)
+        self.state = self._opened(table, self.origin, schema_of(spec.format, self.origin.history))
+        if table.in_catalog:
+            check_shared(spark, table.data_directory)
+        self._check_rules()
+        self.dead_state = self._opened_beside(dead, self._dead_origin, DEAD_LETTERS)
+        self.deletes_state: TableState | None = None
+        if spec.is_by_key:
+            self.deletes_state = self._opened_beside(self.deletes, deletes_origin(self.origin), DELETES)
+            delete_directory(table.data_directory.child(STAGING))  # of a merge that was interrupted
+        for beside, state in ((dead, self.dead_state), (self.deletes, self.deletes_state)):
+            if state and state.progress.batch > self.state.progress.batch + 1:
+                raise TableError(f"{beside.uri} is ahead of {table.uri}: it belongs to another table")
+        self._has_declared = False
+        self._declare_columns()
+        self.state = with_columns(table, self.state, spec.quality.columns)
+        check_schema(self.state.schema, spec.quality.parsed_masks)
+
+    @property
+    def _dead_origin(self) -> TableOrigin:
+        return replace(dead_origin(self.origin), rules=self.spec.quality.rules_text)
+
+    def _check_rules(self) -> None:
+        letters = self.dead.state()
+        if letters is not None and letters.progress.batch > self.state.progress.batch:
+            check_interrupted(letters.origin, self.spec.quality.rules_text, self.table.uri)
 
     def _opened(self, table: Table, origin: TableOrigin, schema: pa.Schema) -> TableState:
         existing = table.state()
@@ -117,20 +188,68 @@ class TableWriter:
             table.create(origin, schema, TableProgress())
             return table.take_over(origin)
         check_origin(existing.origin, origin, table.uri)
-        if (existing.origin.mode, origin.mode) == ("append", "upsert"):
-            before = table.take_over(
-                existing.origin
-            ).progress  # the rows are rewritten by key first, then the mode changes
-            table.rewrite(rows_by_key(table, OriginColumns.of(origin.format)), before)
+        if names := renamed_columns(existing):
+            table.rename_columns(names, table.take_over(existing.origin).progress)
+        if (existing.origin.mode, origin.mode) == ("append", UPSERT):
+            self._renew(table.take_over(existing.origin).progress)  # the rows first, then the mode
         return table.take_over(origin)
 
-    def _opened_dead_letters(self) -> TableState | None:
-        existing = self.dead.state()
-        if existing is None:
-            return None
-        origin = dead_origin(self.origin)
-        check_origin(existing.origin, origin, self.dead.uri)
-        return self.dead.take_over(origin)
+    def _renew(self, before: TableProgress) -> None:
+        """A table with a row for each record becomes one by key."""
+        state = self._opened_beside(self.deletes, deletes_origin(self.origin), DELETES)
+        files = self.table.live_files()
+        buckets = bucket_count(sum(file.size for file in files), 0, self._width)
+        staging = staging_directory(self.table)
+        try:
+            job = merge_job(self.table, self.deletes, self.origin, staging, buckets)
+            prepared = prepare(self._run_all, job, files, [], None, self._width)
+            if prepared.remembered:
+                state = state or self._created(self.deletes, deletes_origin(self.origin), DELETES)
+                self.deletes.append(prepared.remembered, state.progress, replace(before, epoch=state.progress.epoch))
+            self.table.merge(prepared.merge, before, before)
+        finally:
+            delete_directory(staging)
+
+    def _opened_beside(self, table: Table, origin: TableOrigin, schema: pa.Schema) -> TableState | None:
+        """A table beside the table of the topic. None: there is none yet."""
+        existing = table.state()
+        if existing is not None:
+            check_origin(existing.origin, origin, table.uri)
+            return table.take_over(origin)
+        return self._created(table, origin, schema) if table.in_catalog else None  # which says where tasks write
+
+    def _created(self, table: Table, origin: TableOrigin, schema: pa.Schema) -> TableState:
+        table.create(origin, schema, TableProgress())
+        return table.take_over(origin)
+
+    @property
+    def _width(self) -> int:
+        return max(self.spark.sparkContext.defaultParallelism, 1)
+
+    def _run_all(self, work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+        return run_tasks(self.spark, work, tasks)
+
+    def _declare_columns(self) -> None:
+        """Not before an interrupted batch is complete: other records would be bad with other types."""
+        if self._ahead is None:
+            self.state = declare(self.table, self.state, self.spec.columns)
+            self._has_declared = True
+
+    @property
+    def _ahead(self) -> TableState | None:
+        """A table beside that has a batch whose rows are not committed."""
+        states = [state for state in (self.dead_state, self.deletes_state) if state is not None]
+        return next((state for state in states if state.progress.batch > self.state.progress.batch), None)
+
+    def is_current(self) -> bool:
+        """Whether all tables are as this writer left them. If not, a commit of it failed halfway, or others wrote."""
+        beside = [(self.dead, self.dead_state)]
+        if self.spec.is_by_key:
+            beside.append((self.deletes, self.deletes_state))
+        states = [(table.state(), state) for table, state in beside]
+        return self.table.state() == self.state and all(
+            (newest and newest.progress) == (state and state.progress) for newest, state in states
+        )
 
     # One batch
 
@@ -143,21 +262,20 @@ class TableWriter:
         latest = self.cluster.latest(partitions, committed=self.spec.committed)
         start = {tp: self.state.progress.offsets.get(tp.partition, earliest[tp]) for tp in partitions}
         start = self._existing_offsets(start, earliest, latest)
-        average = self._bytes_per_offset(earliest, latest)
+        average = bytes_per_offset(self.cluster, earliest, latest)
         end = self._resumed(latest) or admit(start, latest, average, max_bytes=self._batch_bytes)
         batch = PlannedBatch(start, end, latest, average)
         return batch if batch.ranges else None
 
     @property
     def _batch_bytes(self) -> int:
-        """Upserts are limited: their rows are in the driver's memory for a while."""
-        return min(self.spec.batch_bytes, BY_KEY_BYTES) if self.spec.mode == "upsert" else self.spec.batch_bytes
+        return min(self.spec.batch_bytes, BY_KEY_BYTES) if self.spec.is_by_key else self.spec.batch_bytes
 
     def _resumed(self, latest: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, Offset] | None:
-        """The end of an interrupted batch, whose dead letters are committed and whose rows are not."""
-        if self.dead_state is None or self.dead_state.progress.batch <= self.state.progress.batch:
+        """The end of an interrupted batch."""
+        if (ahead := self._ahead) is None:
             return None
-        ends = self.dead_state.progress.offsets
+        ends = ahead.progress.offsets
         return {tp: ends[tp.partition] for tp in latest if tp.partition in ends}
 
     def _existing_offsets(
@@ -178,45 +296,83 @@ class TableWriter:
                 raise TableError(f"{self.table.uri} has {tp} up to {first}, but the log ends at {latest[tp]}")
         return {tp: max(first, earliest[tp]) for tp, first in start.items()}
 
-    def _bytes_per_offset(
-        self, earliest: Mapping[TopicPartition, Offset], latest: Mapping[TopicPartition, Offset]
-    ) -> dict[TopicPartition, float]:
-        sizes = self.cluster.sizes(self.topic.partitions)
-        return {tp: size / max(latest[tp] - earliest[tp], 1) for tp, size in sizes.items()}
-
     def write_batch(self, batch: PlannedBatch) -> BatchSummary:
         started = time.monotonic()
-        done = self._task_outputs(batch)
         after = self.state.progress.after({tp.partition: until for tp, until in batch.end.items()})
-        self._commit_dead([file for output in done for file in output.dead], after)
-        files = [file for output in done for file in output.files]
-        if files and self.spec.mode == "upsert":
-            self._upsert(files, after)
+        files, merge = 0, None
+        if self.spec.is_by_key:
+            done, merge = self._write_merged(batch, after)
+            files = len(merge.merge.new_files)
         else:
-            self.table.append(files, self.state.progress, after)
+            done = self._task_outputs(batch, self.table.data_directory)
+            self._commit_dead(done, after)
+            appended = [file for output in done for file in output.files]
+            self.table.append(appended, self.state.progress, after)
+            files = len(appended)
         self.state = replace(self.state, progress=after)
+        if not self._has_declared:
+            self._declare_columns()
         if self.spec.group:
-            self.cluster.commit(self.spec.group, batch.end)
+            self._commit_to_group(batch)
         lag_offsets, lag_bytes = batch.remaining()
         return BatchSummary(
             after.batch,
             sum(output.records for output in done),
             sum(output.size for output in done),
             sum(file.rows for output in done for file in output.dead),
-            len(files),
+            files,
             lag_offsets,
             lag_bytes,
             max(output.newest_ms for output in done),
             time.monotonic() - started,
+            batch.ranges,
+            0 if merge is None else merge.late,
+            0 if merge is None else merge.repeated,
         )
 
-    def _task_outputs(self, batch: PlannedBatch) -> list[TaskOutput]:
+    def _commit_to_group(self, batch: PlannedBatch) -> None:
+        """For tools that show lag. During an outage it is left to the next batch: the table has this one."""
+        try:
+            self.cluster.commit(self.spec.group, batch.end)
+        except (Unreachable, RequestFailed) as error:
+            if not is_outage(error):
+                raise
+
+    def _write_merged(self, batch: PlannedBatch, after: TableProgress) -> tuple[list[TaskOutput], PreparedMerge]:
+        """Again, with the files that the table has by then, if others compact it meanwhile."""
+        files = self.table.live_files()
+        sizes = [range_.length * batch.bytes_per_offset.get(range_.tp, 0.0) for range_ in batch.ranges]
+        buckets = bucket_count(sum(sizes), sum(file.size for file in files), self._width)
+        staging = staging_directory(self.table)
+        try:
+            done = self._task_outputs(batch, staging, buckets)
+            staged = BucketPaths.joined(output.staged for output in done)
+            job = merge_job(self.table, self.deletes, self.origin, staging, buckets)
+            self._commit_dead(done, after)
+            for left in reversed(range(MERGES)):
+                prepared = prepare(self._run_all, job, files, self._delete_files(), staged, self._width)
+                self._commit_deletes(prepared.remembered, after)
+                try:
+                    self.table.merge(prepared.merge, self.state.progress, after)
+                    return done, prepared
+                except FilesChanged:
+                    if not left:
+                        raise
+                    files = self.table.live_files()
+            raise AssertionError("the last try returns or raises")
+        finally:
+            delete_directory(staging)
+
+    def _delete_files(self) -> list[LiveFile]:
+        return [] if self.deletes_state is None else self.deletes.live_files()
+
+    def _task_outputs(self, batch: PlannedBatch, directory: DataDirectory, buckets: int = 0) -> list[TaskOutput]:
         """Runs the tasks, again where the table first had to get columns that the records need."""
         tasks = plan(batch.ranges, batch.bytes_per_offset, min_tasks=self.spark.sparkContext.defaultParallelism)
         done: list[TaskOutput] = []
         unknown: list[pa.DataType] = []
         for _ in range(ROUNDS):
-            results = self._run(tasks)
+            results = self._run(tasks, directory, buckets)
             done += [output for output in results if not output.lacks_columns]
             unknown = [output.unknown for output in results if output.lacks_columns]
             if not unknown:
@@ -225,30 +381,32 @@ class TableWriter:
             self._add_columns(unknown)
         raise TableError(f"{self.table.uri}: its columns cannot hold some fields of the records: {unknown[0]}")
 
-    def _run(self, tasks: Sequence[Task]) -> list[TaskOutput]:
-        results: list[TaskOutput] = run_tasks(self.spark, partial(write_files, self._job()), tasks)
+    def _run(self, tasks: Sequence[Task], directory: DataDirectory, buckets: int) -> list[TaskOutput]:
+        results: list[TaskOutput] = self._run_all(partial(write_files, self._job(directory, buckets)), tasks)
         for output in results:
             if output.error:
-                raise TableError(output.error)
+                raise Unreachable(output.error) if output.is_outage else TableError(output.error)
         return results
 
-    def _job(self) -> WriteTask:
+    def _job(self, directory: DataDirectory, buckets: int) -> WriteTask:
         return WriteTask(
             self.spec.properties,
             FetchOptions(committed=self.spec.committed, fail_on_data_loss=self.spec.fail_on_data_loss),
             self.spec.format,
             self.spec.registry,
             self.columns,
-            self.state.schema,
-            self._directory,
+            record_schema(self.state),
+            directory,
             self.dead.data_directory,
-            self.spec.partition_by if self.spec.mode == "append" else "none",
+            self.spec.partition_by,
             self.table.slot(self.origin),
-            self.spec.mode == "upsert",
+            buckets,
+            self.spec.quality,
         )
 
     def _add_columns(self, unknown: Sequence[pa.DataType]) -> None:
-        columns = pa.schema([column for column in self.state.schema if column.name not in RESERVED])
+        reserved = reserved_names(record_schema(self.state))
+        columns = pa.schema([column for column in self.state.schema if column.name not in reserved])
         merged = additions(columns, unknown)
         new = [column for column in merged if column not in columns]
         self.table.add_columns(new, self.state.progress)
@@ -256,34 +414,43 @@ class TableWriter:
         assert newest is not None
         self.state = replace(self.state, schema=newest.schema)
 
-    def _upsert(self, files: Sequence[DataFile], after: TableProgress) -> None:
-        """Reads the files of the tasks, which are never part of the table, and deletes them afterwards."""
-        with PendingRows(self._directory, files) as waiting:
-            rows = last_of_each_key(waiting.rows(), self.columns)
-            if slot := self.table.slot(self.origin):
-                rows = with_slot(rows, slot, self.spec.partition_by, self.columns)
-            self.table.upsert(rows, self.columns.key, self.state.progress, after)
+    def _commit_dead(self, done: Sequence[TaskOutput], after: TableProgress) -> None:
+        files = [file for output in done for file in output.dead]
+        self.dead_state = self._commit_beside(self.dead, self.dead_state, self._dead_origin, DEAD_LETTERS, files, after)
 
-    @property
-    def _directory(self) -> str:
-        """The directory that tasks write their files to."""
-        return f"{self.table.data_directory}/_by_key" if self.spec.mode == "upsert" else self.table.data_directory
+    def _commit_deletes(self, files: Sequence[DataFile], after: TableProgress) -> None:
+        self.deletes_state = self._commit_beside(
+            self.deletes, self.deletes_state, deletes_origin(self.origin), DELETES, files, after
+        )
 
-    def _commit_dead(self, files: Sequence[DataFile], after: TableProgress) -> None:
-        if not files or (self.dead_state is not None and self.dead_state.progress.batch == after.batch):
-            return
-        if self.dead_state is None:
-            self.dead.create(dead_origin(self.origin), DEAD_LETTERS, TableProgress())
-            self.dead_state = self.dead.take_over(dead_origin(self.origin))
-        before = self.dead_state.progress
-        ahead = replace(after, epoch=before.epoch)
-        self.dead.append(files, before, ahead)
-        self.dead_state = replace(self.dead_state, progress=ahead)
+    def _commit_beside(
+        self,
+        table: Table,
+        state: TableState | None,
+        origin: TableOrigin,
+        schema: pa.Schema,
+        files: Sequence[DataFile],
+        after: TableProgress,
+    ) -> TableState | None:
+        """Commits files of a batch to a table beside, unless that has them already."""
+        if not files or (state is not None and state.progress.batch == after.batch):
+            return state
+        state = state or self._created(table, origin, schema)
+        ahead = replace(after, epoch=state.progress.epoch)
+        table.append(files, state.progress, ahead)
+        return replace(state, progress=ahead)
 
     def batches(self) -> Iterator[BatchSummary]:
-        """Batch after batch, until the table has all records of the topic."""
-        while (batch := self.next_batch()) is not None:
-            yield self.write_batch(batch)
+        """Batch after batch, until the table has all records that the topic had when the last of them was planned."""
+        while (summary := self.write_next()) is not None:
+            yield summary
+            if not summary.lag_offsets:
+                return
+
+    def write_next(self) -> BatchSummary | None:
+        """None: there is nothing to write."""
+        batch = self.next_batch()
+        return None if batch is None else self.write_batch(batch)
 
 
 def check_table(cluster: ClusterClient, table: Table, spec: TableSpec) -> None:
@@ -295,12 +462,25 @@ def check_table(cluster: ClusterClient, table: Table, spec: TableSpec) -> None:
 
 def origin_of(spec: TableSpec, topic: TopicMetadata) -> TableOrigin:
     isolation = "read_committed" if spec.committed else "read_uncommitted"
-    return TableOrigin(topic.name, format_id(topic.id), spec.format, spec.mode, spec.partition_by, isolation)
+    history = ",".join(spec.history.names) if spec.mode == HISTORY else ""
+    return TableOrigin(
+        topic.name,
+        format_id(topic.id),
+        spec.format,
+        spec.mode,
+        spec.partition_by,
+        isolation,
+        history,
+        spec.quality.masks_text,
+    )
 
 
 def dead_origin(origin: TableOrigin) -> TableOrigin:
-    return replace(origin, format="raw", mode="append", partition_by="none")
+    return replace(origin, format="raw", mode="append", partition_by="none", history_columns="", masks="")
 
 
-def schema_of(format: str) -> pa.Schema:
-    return SPARK_SCHEMA_WITH_HEADERS if format == "raw" else BESIDE
+def schema_of(format: str, history: HistoryColumns | None = None) -> pa.Schema:
+    schema = SPARK_SCHEMA_WITH_HEADERS if format == "raw" else BESIDE
+    if format in CHANGE_FORMATS:
+        schema = pa.schema([*schema, *CHANGE_COLUMNS])
+    return schema if history is None else pa.schema([*schema, *history.fields])

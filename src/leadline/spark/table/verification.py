@@ -6,14 +6,17 @@ It accounts for the offsets of each partition that the log still has, up to the 
     control, aborted            offsets that no reader sees: rows with them are wrong
     compacted                   offsets whose record compaction removed: rows with them were written before
 
-A checksum of all records that both must have is computed from the topic and from the table. It covers offset, time, key
-and, if the table has it, value, and does not depend on the order.
-In a table by key, the row of a key must be its last record that is not a dead letter. A tombstone leaves no row.
+A checksum of all records that both must have is computed from the topic and from the table. It covers offset, time,
+key, headers and value, and does not depend on the order. The value of a document is the fields that the table has
+columns for: the records of the topic are shaped again, as a writer would shape them.
+In a table by key, the rows of a key must be those that the changes of that key leave (key_history.py), in scd2 with the
+times of their validity. What compaction removed of a topic may have ended a row, so these times are not compared then.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +31,23 @@ from leadline.spark.client.cluster import ClusterClient
 from leadline.spark.client.range_fetch import FetchedBatches, FetchOptions, fetch
 from leadline.spark.ranges import Range, plan
 from leadline.spark.session import run_tasks
-from leadline.spark.table.table import OffsetSlice, OriginColumns, Table, TableError, TableOrigin, TableState
-from leadline.spark.table.table_format import open_table
+from leadline.spark.table.change_events import OP, TRUNCATE
+from leadline.spark.table.expected_rows import spans_by_key, truncates, with_spans
+from leadline.spark.table.key_history import KeyChange
+from leadline.spark.table.payload import BROKEN_RULES, NEED_REGISTRY, ShapedRecords, record_schema
+from leadline.spark.table.quality import DEAD_LETTER, REFUSE, Quality, check_quality, shape_with
+from leadline.spark.table.table import (
+    PREFIX,
+    OffsetSlice,
+    OriginColumns,
+    Table,
+    TableError,
+    TableOrigin,
+    TableState,
+    check_column_names,
+    check_masks,
+)
+from leadline.spark.table.table_format import TablePlace
 
 Longs = npt.NDArray[np.int64]
 
@@ -37,6 +55,7 @@ SHOWN = 10  # offsets of each kind of error
 NONE = np.empty(0, np.int64)
 MIX = 0x9E37_79B9_7F4A_7C15
 MASK = (1 << 64) - 1
+ANY = Quality()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +76,13 @@ class Verdict:
     missing: int = 0
     repeated: int = 0
     wrong: int = 0  # rows, or dead letters, with an offset at which no reader sees a record
-    different: int = 0  # 1: the checksums differ although the offsets agree
+    different: int = 0  # rows with another time, key, value or headers than their record
     topic_checksum: int = 0
     table_checksum: int = 0
     missing_at: tuple[Offset, ...] = ()
     repeated_at: tuple[Offset, ...] = ()
     wrong_at: tuple[Offset, ...] = ()
+    different_at: tuple[Offset, ...] = ()
 
     @property
     def is_good(self) -> bool:
@@ -76,7 +96,7 @@ class Verdict:
             for name in self.__dataclass_fields__
             if name not in ("partition", "first", "until", "topic_checksum", "table_checksum")
         }
-        for name in ("missing_at", "repeated_at", "wrong_at"):
+        for name in ("missing_at", "repeated_at", "wrong_at", "different_at"):
             sums[name] = sums[name][:SHOWN]
         return Verdict(
             self.partition,
@@ -88,36 +108,70 @@ class Verdict:
         )
 
 
+class TableVerification(NamedTuple):
+    state: TableState
+    verdicts: list[Verdict]  # by partition
+    lag_offsets: int  # of the topic, after the table's next offsets; they were not compared
+
+
 @dataclass(frozen=True, slots=True)
 class VerifyTask:
     properties: Mapping[str, str]
-    kind: str  # of the table's format
-    uri: str
-    dead_uri: str | None
+    table: TablePlace
+    dead: TablePlace | None  # None: there are no dead letters
     origin: TableOrigin
+    schema: pa.Schema  # of the table
+    registry: str  # of schemas, for formats that need one
+    quality: Quality = field(default_factory=Quality)
+    truncates: Sequence[KeyChange] = ()  # of the topic, that a table by key has to obey
 
 
 def verify(
-    spark: SparkSession, cluster: ClusterClient, kind: str, uri: str, dead_uri: str
-) -> tuple[TableState, list[Verdict]]:
-    """The results, by partition."""
-    state = open_table(kind, uri).state()
+    spark: SparkSession, cluster: ClusterClient, place: TablePlace, registry: str = "", quality: Quality = ANY
+) -> TableVerification:
+    table = place.open()
+    state = table.state()
     if state is None:
-        raise TableError(f"there is no {kind} table at {uri}")
-    tps = check_topic(cluster, state.origin, uri)
-    has_dead = open_table(kind, dead_uri).state() is not None
-    job = VerifyTask(dict(cluster.properties), kind, uri, dead_uri if has_dead else None, state.origin)
+        raise TableError(f"there is no {place.kind} table at {place.uri}")
+    check_column_names(state, place.uri)
+    check_quality(quality, state.origin.format, state.origin.mode)
+    check_masks(state.origin, quality.masks_text, place.uri)
+    if quality.on_violation == REFUSE:
+        quality = replace(quality, on_violation=DEAD_LETTER)  # a row that breaks a rule is a difference
+    if state.origin.format in NEED_REGISTRY and not registry:
+        raise TableError(
+            f"{place.uri} has --format {state.origin.format}: its values can be compared with --registry only"
+        )
+    tps = check_topic(cluster, state.origin, place.uri)
+    place = replace(place, options=table.options)  # tasks may lack this process's configuration
+    has_dead = place.dead_letters.open().state() is not None
+    dead = place.dead_letters if has_dead else None
+    job = VerifyTask(dict(cluster.properties), place, dead, state.origin, record_schema(state), registry, quality)
     ranges = ranges_of(cluster, tps, state)
-    tasks = (
-        [(range_,) for range_ in ranges] if state.origin.mode == "upsert" else plan(ranges, {}, min_tasks=len(ranges))
-    )
+    lag_offsets = _lag(cluster, tps, state)
+    if lag_offsets and not state.progress.offsets:
+        raise TableError(
+            f"{place.uri} is empty, and {state.origin.topic} has {lag_offsets:,} offsets: nothing to compare"
+        )
+    whole = [(range_,) for range_ in ranges]
+    tasks = whole if state.origin.is_by_key else plan(ranges, {}, min_tasks=len(ranges))
     results: list[list[Verdict]] = []
+    if ranges and state.origin.is_by_key and _has_truncates(place):
+        parts = run_tasks(spark, partial(truncates_in, job), whole)
+        job = replace(job, truncates=[entry for part in parts for entry in part])
     if tasks:
         results = run_tasks(spark, partial(verify_ranges, job), tasks)
     by_partition: dict[int, list[Verdict]] = {range_.tp.partition: [] for range_ in ranges}
     for verdict in sorted((verdict for part in results for verdict in part), key=lambda verdict: verdict.first):
         by_partition[verdict.partition].append(verdict)
-    return state, [reduce(Verdict.and_then, parts) for parts in by_partition.values()]
+    return TableVerification(state, [reduce(Verdict.and_then, parts) for parts in by_partition.values()], lag_offsets)
+
+
+def _has_truncates(place: TablePlace) -> bool:
+    deletes = place.deletes.open()
+    if deletes.state() is None:
+        return False
+    return any(TRUNCATE in batch.column(OP).to_pylist() for batch in deletes.columns([OP]))
 
 
 def check_topic(cluster: ClusterClient, origin: TableOrigin, uri: str) -> list[TopicPartition]:
@@ -136,6 +190,12 @@ def ranges_of(cluster: ClusterClient, tps: Sequence[TopicPartition], state: Tabl
     return [Range(tp, min(earliest[tp], end), end) for tp, end in ends.items() if end > earliest[tp]]
 
 
+def _lag(cluster: ClusterClient, tps: Sequence[TopicPartition], state: TableState) -> int:
+    earliest, latest = cluster.earliest(tps), cluster.latest(tps, committed=state.origin.isolation == "read_committed")
+    offsets = state.progress.offsets
+    return sum(max(latest[tp] - max(offsets.get(tp.partition, 0), earliest[tp]), 0) for tp in tps)
+
+
 # Tasks
 
 
@@ -148,7 +208,7 @@ class LogContent:
     aborted: list[Longs] = field(default_factory=list)
 
     def add(self, fetched: FetchedBatches, range_: Range) -> None:
-        visible = decode(fetched.data, RecordFilter(fetched.first, range_.until, False, fetched.aborted))
+        visible = decode(fetched.data, RecordFilter(fetched.first, range_.until, True, fetched.aborted))
         self.visible.append(visible)
         if fetched.aborted:
             every = decode(fetched.data, RecordFilter(fetched.first, range_.until))
@@ -160,8 +220,21 @@ class LogContent:
 
 
 def verify_ranges(job: VerifyTask, task: Sequence[Range]) -> list[Verdict]:
+    if job.registry:
+        from leadline.spark.table.registry import forget_missing
+
+        forget_missing()  # a schema may have come after a writer, in this process, missed it
     with ClusterClient(job.properties) as cluster:
         return [_verify_range(job, range_, _read(cluster, job, range_)) for range_ in task]
+
+
+def truncates_in(job: VerifyTask, task: Sequence[Range]) -> list[KeyChange]:
+    with ClusterClient(job.properties) as cluster:
+        entries = []
+        for range_ in task:
+            shaped = _shaped(job, range_, _read(cluster, job, range_))
+            entries += truncates(shaped, OriginColumns.of(job.origin.format), set(_dead(job, range_).tolist()))
+        return entries
 
 
 def _read(cluster: ClusterClient, job: VerifyTask, range_: Range) -> LogContent:
@@ -173,19 +246,29 @@ def _read(cluster: ClusterClient, job: VerifyTask, range_: Range) -> LogContent:
 
 def _verify_range(job: VerifyTask, range_: Range, log: LogContent) -> Verdict:
     columns = OriginColumns.of(job.origin.format)
-    table = list(_rows(open_table(job.kind, job.uri), columns, range_, value=job.origin.format == "raw"))
+    table = list(_rows(job.table.open(), columns, range_))
     rows, dead, visible = _all(table, columns.offset), _dead(job, range_), _all(log.visible, "offset")
     control, aborted = _joined(log.control), _joined(log.aborted)
-    expected = _expected_by_key(log, visible, dead) if job.origin.mode == "upsert" else visible
+    shaped = _shaped(job, range_, log)
+    topic, expected = [records.rows for records in shaped], visible
+    if job.origin.is_by_key:
+        spans = spans_by_key(job.origin.mode, shaped, columns, set(dead.tolist()), job.truncates)
+        topic = [with_spans(rows_of_topic, columns, job.origin.history, spans) for rows_of_topic in topic]
+        bad = _all([records.bad for records in shaped if records.bad is not None], "offset")
+        kept = np.fromiter(spans, np.int64, len(spans))
+        expected = np.union1d(np.union1d(kept, bad), np.intersect1d(visible, dead))
+    compacted = range_.length - len(visible) - len(control) - len(aborted)
     once, counts = np.unique(np.concatenate([rows, dead]), return_counts=True)
     repeated, missing = once[counts > 1], np.setdiff1d(expected, once)
     beside = np.setdiff1d(once, expected)
     wrong = np.intersect1d(beside, np.concatenate([visible, control, aborted]))
     both = np.intersect1d(expected, np.setdiff1d(rows, dead))
-    names = (columns.offset, columns.timestamp, columns.key, "value" if job.origin.format == "raw" else None)
-    of_topic = _checksum(log.visible, ("offset", "timestamp", "key", names[3]), both)
-    of_table = _checksum(table, names, both)
-    exact = not (len(missing) or len(repeated) or len(wrong))
+    history = job.origin.history
+    left_out = list(history.names) if history is not None and compacted else []
+    if not job.quality.marks:
+        left_out.append(BROKEN_RULES.name)
+    of_topic, of_table = _checksums(topic, columns, both, left_out), _checksums(table, columns, both, left_out)
+    different = np.array([n for n in both.tolist() if of_topic.get(n) != of_table.get(n)], np.int64)
     return Verdict(
         range_.tp.partition,
         range_.first,
@@ -196,42 +279,38 @@ def _verify_range(job: VerifyTask, range_: Range, log: LogContent) -> Verdict:
         replaced=len(visible) - len(expected),
         control=len(control),
         aborted=len(aborted),
-        compacted=range_.length - len(visible) - len(control) - len(aborted),
+        compacted=compacted,
         older=len(beside) - len(wrong),
         missing=len(missing),
         repeated=len(repeated),
         wrong=len(wrong),
-        different=int(exact and of_topic != of_table),
-        topic_checksum=of_topic,
-        table_checksum=of_table,
+        different=len(different),
+        topic_checksum=sum(of_topic.values()) & MASK,
+        table_checksum=sum(of_table.values()) & MASK,
         missing_at=_shown(missing),
         repeated_at=_shown(repeated),
         wrong_at=_shown(wrong),
+        different_at=_shown(different),
     )
 
 
-def _expected_by_key(log: LogContent, visible: Longs, dead: Longs) -> Longs:
-    """The expected offsets of a whole partition: the last record of each key unless it is a tombstone; dead letters."""
-    letters, last = set(dead.tolist()), dict[bytes | None, tuple[Offset, bool]]()
-    for batch in log.visible:
-        columns = batch.column("key"), batch.column("offset"), batch.column("value").is_null()
-        for key, offset, gone in zip(*(column.to_pylist() for column in columns), strict=True):
-            if offset not in letters:
-                last[key] = offset, bool(gone)
-    kept = np.array([offset for offset, gone in last.values() if not gone], np.int64)
-    return np.union1d(kept, np.intersect1d(visible, dead))
+def _shaped(job: VerifyTask, range_: Range, log: LogContent) -> list[ShapedRecords]:
+    """The rows that a writer makes of the records, without those of bad ones."""
+    shape = shape_with(job.quality, job.origin.format, job.registry, by_key=False)
+    return [shape(batch, range_.tp.topic, range_.tp.partition, job.schema) for batch in log.visible if batch.num_rows]
 
 
-def _rows(table: Table, columns: OriginColumns, range_: Range, *, value: bool) -> Iterator[pa.RecordBatch]:
-    names = [*columns.names, *(["value"] if value else [])]
+def _rows(
+    table: Table, columns: OriginColumns, range_: Range, names: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
     yield from table.columns(names, OffsetSlice(columns, range_.tp.partition, range_.first, range_.until))
 
 
 def _dead(job: VerifyTask, range_: Range) -> Longs:
-    if job.dead_uri is None:
+    if job.dead is None:
         return NONE
     columns = OriginColumns.of("raw")
-    return _all(_rows(open_table(job.kind, job.dead_uri), columns, range_, value=False), columns.offset)
+    return _all(_rows(job.dead.open(), columns, range_, columns.names), columns.offset)
 
 
 def _all(batches: Iterator[pa.RecordBatch] | Sequence[pa.RecordBatch], name: str) -> Longs:
@@ -251,19 +330,46 @@ def _shown(offsets: Longs) -> tuple[Offset, ...]:
     return tuple(offsets[:SHOWN].tolist())
 
 
-def _checksum(batches: Sequence[pa.RecordBatch], names: tuple[str, str, str, str | None], offsets: Longs) -> int:
-    """The sum of one number for each record with one of these offsets. Each offset counts once."""
-    offset, timestamp, key, value = names
-    total = 0
+def _checksums(
+    batches: Sequence[pa.RecordBatch], columns: OriginColumns, offsets: Longs, without: Sequence[str]
+) -> dict[Offset, int]:
+    """A number for each row with one of these offsets."""
+    prefix = "" if columns == OriginColumns.of("raw") else PREFIX
+    left_out = {columns.offset, f"{prefix}day", f"{prefix}hour", *without}  # the format derives these from the time
+    numbers: dict[Offset, int] = {}
     for batch in batches:
-        chosen = batch.filter(pa.array(np.isin(_longs(batch, offset), offsets)))
-        times = chosen.column(timestamp).cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()).to_pylist()
-        values = chosen.column(value).to_pylist() if value is not None else [b""] * chosen.num_rows
-        records = zip(chosen.column(offset).to_pylist(), times, chosen.column(key).to_pylist(), values, strict=True)
-        total += sum(_number(*record) for record in records)
-    return total & MASK
+        chosen = batch.filter(pa.array(np.isin(_longs(batch, columns.offset), offsets)))
+        names = sorted(set(batch.schema.names) - left_out)
+        values = [_comparable(chosen.column(name)) for name in names]
+        if f"{prefix}headers" in names:  # a record without any has an empty list, or null if it was a dead letter
+            at = names.index(f"{prefix}headers")
+            values[at] = [headers or None for headers in values[at]]
+        for offset, *fields in zip(chosen.column(columns.offset).to_pylist(), *values, strict=True):
+            numbers[offset] = _number(offset, names, fields)
+    return numbers
 
 
-def _number(offset: Offset, time_ms: int, key: bytes | None, value: bytes | None) -> int:
-    crc = crc32c(b"\1" if key is None else b"\2" + key, time_ms & 0xFFFF_FFFF)
-    return ((crc32c(b"\1" if value is None else b"\2" + value, crc) | 1) * (offset + MIX)) & MASK
+def _comparable(column: pa.Array) -> list[object]:
+    """The values, the same whichever types of equal meaning a table's format gives them."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64())
+    values: list[object] = column.to_pylist()
+    return values
+
+
+def _number(offset: Offset, names: Sequence[str], fields: Sequence[object]) -> int:
+    """Fields without a value do not count: a column may be younger than its row."""
+    crc = 0
+    for name, value in zip(names, fields, strict=True):
+        if value is not None:
+            crc = crc32c(f"{name}={_text(value)!r};".encode(errors="surrogatepass"), crc)
+    return ((crc | 1) * (offset + MIX)) & MASK
+
+
+def _text(value: object) -> object:
+    """Structs without the fields that have no value: a field may be younger than its row."""
+    if isinstance(value, dict):
+        return {name: _text(member) for name, member in sorted(value.items()) if member is not None}
+    if isinstance(value, list | tuple):  # a map is a list of pairs
+        return [_text(member) for member in value]
+    return value

@@ -7,7 +7,8 @@
     includeTimestamp          of a write: records get the time of the column `timestamp`
     stagingLocation           of a write: the directory of staged batches; default: the checkpoint's directory
 
-Names are case-insensitive, as Spark passes them in lower case. An unknown name is refused with the nearest known one.
+Names are case-insensitive, as Spark passes them in lower case. An unknown name is refused with the nearest known one,
+and one error names all that are refused.
 
 Pure: text in, options out.
 """
@@ -141,11 +142,11 @@ def _servers(client: Mapping[str, str]) -> None:
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    source = SourceOptions(options, READ, ACCESS + READING)
+    others, use = (BATCH_ONLY, "batch reads only") if streaming else (STREAM_ONLY, "streams only")
+    elsewhere = dict.fromkeys([*WRITE, *(f"kafka.{name}" for name in WRITING)], "writes only")
+    names = [name for name in READ if name not in others]
+    source = SourceOptions(options, names, ACCESS + READING, elsewhere | dict.fromkeys(others, use))
     _servers(source.client)
-    for name in BATCH_ONLY if streaming else STREAM_ONLY:
-        if source.has(name):
-            raise BadOption(f"{name} is for {'batch reads' if streaming else 'streams'} only")
     isolation = source.client.get("isolation.level", "read_uncommitted")
     if isolation not in ("read_uncommitted", "read_committed"):
         raise BadOption(f"kafka.isolation.level={isolation}: expected read_uncommitted or read_committed")
@@ -231,7 +232,7 @@ def _by_partition(name: str, text: str, least: int) -> dict[TopicPartition, int]
             raise BadOption(f"{name}={text}: expected JSON such as {example}")
         for partition, value in partitions.items():
             if not re.fullmatch(r"\d{1,9}", str(partition)) or type(value) is not int or value < least:
-                raise BadOption(f"{name}={text}: {topic}, {partition}: {value} is none of the values of {example}")
+                raise BadOption(f"{name}={text}: {topic}, {partition}: {value} is not one of the values of {example}")
             numbers[TopicPartition(topic, int(partition))] = value
     if not numbers:
         raise BadOption(f"{name}={text}: expected JSON such as {example}")
@@ -313,7 +314,8 @@ def _strategy(source: SourceOptions) -> bool:
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
-    source = SourceOptions(options, WRITE, ACCESS + WRITING)
+    elsewhere = dict.fromkeys([*READ, *(f"kafka.{name}" for name in READING)], "reads only")
+    source = SourceOptions(options, WRITE, ACCESS + WRITING, elsewhere)
     _servers(source.client)
     client = source.client
     _check_numbers(client, "request.timeout.ms default.api.timeout.ms transaction.timeout.ms batch.size")

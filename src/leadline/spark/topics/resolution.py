@@ -156,14 +156,12 @@ def _by_time(
     return {tp: at.latest[tp] if offset is None else min(offset, at.latest[tp]) for tp, offset in offsets.items()}
 
 
-def bytes_per_offset(cluster: ClusterClient, at: ClusterOffsets) -> dict[TopicPartition, float]:
-    """The average bytes of an offset, by partition; empty if the brokers do not report sizes."""
+def bytes_per_offset(
+    cluster: ClusterClient, earliest: Mapping[TopicPartition, Offset], latest: Mapping[TopicPartition, Offset]
+) -> dict[TopicPartition, float]:
+    """The average bytes of an offset, by partition; empty if the brokers do not report sizes to this user."""
     try:
-        sizes = cluster.sizes(list(at.latest))
+        sizes = cluster.sizes(list(latest))
     except RequestFailed:
         return {}
-    return {
-        tp: size / (at.latest[tp] - at.earliest[tp])
-        for tp, size in sizes.items()
-        if size and at.latest[tp] > at.earliest[tp]
-    }
+    return {tp: size / (latest[tp] - earliest[tp]) for tp, size in sizes.items() if size and latest[tp] > earliest[tp]}

@@ -7,6 +7,8 @@
     headers     array<struct<key: string, value: binary>>
     timestamp   with includeTimestamp=true; otherwise records get the time of the write
 
+Spark asks for a mode in a write that is not a stream, as its own connector does not: `.mode("append")`.
+
 Tasks encode rows as record batches and stage them in files. The driver sends all of them in one transaction. For a
 batch of a stream, the same transaction commits a note that this batch of this query is written:
     a batch that runs again reads the note first: with a note it writes nothing; without one, no record is visible
@@ -34,7 +36,7 @@ from leadline.spark.client.cluster import ClusterClient, GroupOffset
 from leadline.spark.client.transaction import ClientTransaction, StagedBatch
 from leadline.spark.topics.options import WriteOptions
 from leadline.spark.topics.source_options import BadOption
-from leadline.spark.topics.staging import Staged, StagedPiece, Staging
+from leadline.spark.topics.staging import StagedFile, StagedPiece, Staging
 
 HEADERS = "array<struct<key: string, value: binary>>"
 TYPES: dict[str, tuple[type[DataType], ...]] = {
@@ -54,7 +56,7 @@ class TaskStaged(WriterCommitMessage):
     """The staged batches of a task, and its query."""
 
     staging: Staging
-    staged: Staged
+    staged: StagedFile
     query: str | None
 
 

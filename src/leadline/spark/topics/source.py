@@ -154,7 +154,7 @@ class BatchReader(DataSourceReader):
                 raise NoSuchTopic(f"subscribePattern={options.topics.pattern}: no topic at {cluster.servers} matches")
             starts, end = resolution.start_offsets(cluster, at, options), resolution.end_offsets(cluster, at, options)
             ranges = [Range(tp, starts[tp], until) for tp, until in sorted(end.items())]
-            return planned(options, ranges, resolution.bytes_per_offset(cluster, at))
+            return planned(options, ranges, resolution.bytes_per_offset(cluster, at.earliest, at.latest))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_task(self.options, partition)
@@ -298,7 +298,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _bytes_per_offset(self, at: ClusterOffsets) -> dict[TopicPartition, float]:
         now_s = time.monotonic()
         if self._sizes_since_s is None or now_s - self._sizes_since_s > SIZES_S:
-            self._sizes, self._sizes_since_s = resolution.bytes_per_offset(self._cluster, at), now_s
+            self._sizes, self._sizes_since_s = resolution.bytes_per_offset(self._cluster, at.earliest, at.latest), now_s
         return self._sizes
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

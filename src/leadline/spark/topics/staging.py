@@ -38,7 +38,7 @@ class StagedPiece:
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedFile:
     """The staged file of one task."""
 
     path: str
@@ -68,7 +68,7 @@ class Staging:
             raise StagingFailed(f"stagingLocation={self.location}: {error}") from None
         return system, f"{path}/{FOLDER}/{self.job}"
 
-    def write(self, batches: Iterable[EncodedBatch]) -> Staged:
+    def write(self, batches: Iterable[EncodedBatch]) -> StagedFile:
         system, home = self._home()
         path = f"{home}/{uuid.uuid4()}"
         pieces: list[StagedPiece] = []
@@ -82,9 +82,9 @@ class Staging:
                     position += len(batch.data)
         except OSError as error:
             raise StagingFailed(f"{path} cannot be written (stagingLocation): {error}") from None
-        return Staged(path, tuple(pieces))
+        return StagedFile(path, tuple(pieces))
 
-    def open(self, staged: Staged) -> BinaryIO:
+    def open(self, staged: StagedFile) -> BinaryIO:
         system, _ = self._home()
         try:
             file: BinaryIO = system.open_input_file(staged.path)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from leadline.security.client_properties import ClientLogin
 from leadline.spark.client.cluster import addresses
 from leadline.spark.client.connection import AccessRefused, BrokerAddress, ClientSecurity
 from leadline.spark.client.failures import RequestFailed
@@ -33,7 +34,7 @@ def test_client_security_is_read_from_settings() -> None:
     access = ClientSecurity.of({**SCRAM, "sasl.username": "ada", "sasl.password": "x"})
     assert access.context is not None
     assert (access.mechanism, access.timeout_s) == ("SCRAM-SHA-256", 0.5)
-    assert access.login is not None
+    assert isinstance(access.login, ClientLogin)
     assert (access.login.username, access.login.password.reveal_text()) == ("ada", "x")
     with pytest.raises(AccessRefused, match="it is PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL"):
         ClientSecurity.of({"security.protocol": "TLS"})
@@ -42,7 +43,7 @@ def test_client_security_is_read_from_settings() -> None:
 def test_credentials_are_found_in_a_jaas_line() -> None:
     jaas = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="ada" password="s=1";'
     access = ClientSecurity.of({**SCRAM, "sasl.jaas.config": jaas})
-    assert access.login is not None
+    assert isinstance(access.login, ClientLogin)
     assert (access.login.username, access.login.password.reveal_text()) == ("ada", "s=1")
 
 

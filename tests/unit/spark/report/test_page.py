@@ -11,8 +11,8 @@ from leadline.records.build import BatchFields, build
 from leadline.records.compression import Codec
 from leadline.records.record import Record
 from leadline.spark.report import plots
-from leadline.spark.report.figures import RangeMeasure, TopicFigures
-from leadline.spark.report.forecast import TopicLimits, forecast
+from leadline.spark.report.figures import RangeMeasure
+from leadline.spark.report.forecast import TopicLimits
 from leadline.spark.report.lag import Lag
 from leadline.spark.report.page import page
 from leadline.spark.report.page_style import STYLE
@@ -20,41 +20,14 @@ from leadline.spark.report.remarks import Weight, remarks
 from leadline.spark.report.topic_report import Report, TopicReport
 from leadline.spark.report.traffic import DAY_MS
 from tests.support.logs import START_MS
+from tests.support.report_topics import EVEN, records, topic
 
 HOSTILE = '<script>alert("x")</script>&'
-VOID = {"meta", "rect", "line", "path"}  # that end by themselves
-
-
-def records(count: int, keys: list[bytes | None], size: int = 100, days: int = 30) -> list[Record]:
-    step = days * DAY_MS // count
-    values = np.random.default_rng(1).integers(0, 256, (count, size), np.uint8)
-    return [Record(n, START_MS + n * step, keys[n % len(keys)], bytes(values[n])) for n in range(count)]
-
-
-def topic(
-    name: str,
-    partitions: list[list[Record]],
-    limits: TopicLimits | None = None,
-    lags: list[Lag] | None = None,
-    batch: int = 50,
-) -> TopicReport:
-    figures = TopicFigures()
-    for partition, mine in enumerate(partitions):
-        measuring = RangeMeasure(partition, 0, 1 << 40)
-        figures.part(partition)
-        for n in range(0, len(mine), batch):
-            some = mine[n : n + batch]
-            measuring.add(bytes(build(some, BatchFields(base_offset=some[0].offset))))
-        figures.merge(measuring.figures)
-    limits = limits or TopicLimits()
-    return TopicReport(name, figures, limits, forecast(figures.parts, limits), lags or [])
+VOID = {"meta", "rect", "line", "path", "wbr"}  # that end by themselves
 
 
 def remark_texts(*topics: TopicReport) -> list[str]:
     return [remark.text for remark in remarks(Report("here", list(topics), []))]
-
-
-EVEN: list[bytes | None] = [b"%d" % n for n in range(400)]
 
 
 def test_of_an_even_topic_nothing_is_remarkable() -> None:
@@ -242,6 +215,16 @@ def test_one_is_no_plural_on_the_page() -> None:
     assert "1 record in 1 batch, " in tables.text
     nouns = "records|batches|partitions|topics|groups|keys|messages"
     assert re.findall(rf"(?<![\d.,])1 (?:different )?(?:{nouns})\b(?!/)", tables.text) == []
+
+
+def test_the_figures_of_a_single_record_are_singular() -> None:
+    text = page(
+        Report(
+            "x", [topic("t", [records(1, EVEN)], lags=[Lag("g", np.array([START_MS]), np.array([0]), {0: (1, 1)})])], []
+        ),
+        "",
+    )
+    assert re.findall(r"<b>1</b><span>([a-z ]+)</span>", text) == ["record", "partition", "consumer group"]
 
 
 def test_a_slot_that_the_log_does_not_cover_is_not_the_quietest() -> None:

@@ -7,20 +7,20 @@ import pyarrow as pa
 import pytest
 
 from leadline.spark.table.dead_letters import DeadLetterReplay, replay
+from leadline.spark.table.parquet_files import ParquetFiles
 from leadline.spark.table.payload import DEAD_LETTERS
 from leadline.spark.table.table import OriginColumns, Table, TableError, TableOrigin, TableProgress
 from leadline.spark.table.table_format import open_table
-from leadline.spark.table.write_task import ParquetFiles
 
 ORIGIN = TableOrigin("orders", "id", "json", "append", "none", "read_committed")
 DEAD_ORIGIN = replace(ORIGIN, format="raw")
 SCHEMA = pa.schema(
     [
-        ("_key", pa.binary()),
-        ("_partition", pa.int32()),
-        ("_offset", pa.int64()),
-        ("_timestamp", pa.timestamp("us", "UTC")),
-        ("_headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        ("kafka_key", pa.binary()),
+        ("kafka_partition", pa.int32()),
+        ("kafka_offset", pa.int64()),
+        ("kafka_timestamp", pa.timestamp("us", "UTC")),
+        ("kafka_headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
         ("n", pa.int64()),
     ]
 )
@@ -57,7 +57,13 @@ class DeadLetterTables:
         self._append(self.dead, pa.RecordBatch.from_pylist(rows, schema=DEAD_LETTERS), "raw")
 
     def add_row(self, offset: int, key: bytes, n: int) -> None:
-        row = {"_key": key, "_partition": 0, "_offset": offset, "_timestamp": offset * 1_000_000, "n": n}
+        row = {
+            "kafka_key": key,
+            "kafka_partition": 0,
+            "kafka_offset": offset,
+            "kafka_timestamp": offset * 1_000_000,
+            "n": n,
+        }
         self._append(self.table, pa.RecordBatch.from_pylist([row], schema=SCHEMA), "json")
 
     def _append(self, table: Table, batch: pa.RecordBatch, format_: str) -> None:
@@ -69,8 +75,8 @@ class DeadLetterTables:
 
     def rows(self) -> list[tuple[int, int | None]]:
         """The offset and the field n of each row."""
-        rows = self.table.columns(["_offset", "n"]).read_all()
-        return sorted(zip(rows["_offset"].to_pylist(), rows["n"].to_pylist(), strict=True))
+        rows = self.table.columns(["kafka_offset", "n"]).read_all()
+        return sorted(zip(rows["kafka_offset"].to_pylist(), rows["n"].to_pylist(), strict=True))
 
     def letters(self) -> list[int]:
         return sorted(self.dead.columns(["offset"]).read_all()["offset"].to_pylist())

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from leadline.spark.table.evolution import NOTHING, Conflict, additions, fitted, inferred, merged, signature, storable
+from leadline.spark.table.evolution import NOTHING, Conflict, additions, inferred, merged, signature, storable
+from leadline.spark.table.field_values import fit
 
 LONG, DOUBLE, TEXT, FLAG = pa.int64(), pa.float64(), pa.string(), pa.bool_()
 
@@ -90,7 +91,7 @@ def test_a_value_fits_into_its_own_type(value: object) -> None:
     assert merged(kind, kind) is kind
     if (kept := storable(kind)) is not None:
         assert merged(kind, kept).equals(kind)
-        assert pa.array([fitted(value, kind)], kind).cast(kind).type == kind
+        assert pa.array([fit(value, kind, None)[0]], kind).cast(kind).type == kind
 
 
 def test_what_is_always_null_is_no_column() -> None:

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leadline.spark.table.payload import BESIDE, ShapedRecords, documents, parse_json, quick_json, shape_of
+from leadline.spark.table.payload import (
+    BESIDE,
+    RESERVED_BY_READERS,
+    ShapedRecords,
+    documents,
+    parse_json,
+    quick_json,
+    shape_of,
+)
 from tests.support.decoded import decoded
 
 FIELDS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("price", pa.float64())])
@@ -35,9 +43,16 @@ def test_documents_have_a_column_for_each_field() -> None:
     shaped = as_json(decoded(b'{"id": 1, "name": "a", "price": 2}', b'{"price": 1.5}'))
     assert shaped.bad is None
     rows = [
-        (row["_partition"], row["_offset"], row["id"], row["name"], row["price"]) for row in shaped.rows.to_pylist()
+        (row["kafka_partition"], row["kafka_offset"], row["id"], row["name"], row["price"])
+        for row in shaped.rows.to_pylist()
     ]
     assert rows == [(3, 100, 1, "a", 2.0), (3, 101, None, None, 1.5)]
+
+
+def test_no_reader_reserves_the_names_of_our_columns() -> None:
+    """Iceberg and Delta reserve these, ClickHouse, BigQuery and Spark names that start with _, and Trino with $."""
+    assert RESERVED_BY_READERS.isdisjoint(BESIDE.names)
+    assert not any(name.startswith(("_", "$")) for name in BESIDE.names)
 
 
 @pytest.mark.parametrize(
@@ -48,16 +63,17 @@ def test_documents_have_a_column_for_each_field() -> None:
         (b"\xff", "no JSON"),
         (b"[" * 100_000, "no JSON"),
         (b"[1]", "no JSON object, but a list"),
-        (b'{"id": "x"}', "id is string, where the table has int64"),
-        (b'{"id": 1.5}', "id is double, where the table has int64"),
+        (b'{"id": "x"}', "id: 'x' is not a long"),
+        (b'{"id": 1.5}', "id: 1.5 is not a long"),
         (b'{"price": NaN}', "NaN is not a JSON number"),
-        (b'{"_offset": 1}', "_offset is the name of a column that every table has"),
+        (b'{"kafka_offset": 1}', "kafka_offset is the name of a column that every table has"),
+        (b'{"_partition": 1}', "_partition is a name that readers of tables reserve"),
         (b'{"id": 1}{"id": 2}', "no JSON"),
     ],
 )
 def test_a_bad_record_is_reported_with_its_cause_and_the_others_stay(value: bytes, cause: str) -> None:
     shaped = as_json(decoded(b'{"id": 1}', value, b'{"id": 3}'))
-    assert shaped.rows.column("_offset").to_pylist() == [100, 102]
+    assert shaped.rows.column("kafka_offset").to_pylist() == [100, 102]
     assert shaped.bad is not None
     (bad,) = shaped.bad.to_pylist()
     assert (bad["offset"], bad["value"]) == (101, value)
@@ -101,6 +117,28 @@ def test_a_whole_number_beyond_53_bits_is_rounded_in_a_list_of_doubles(beside: b
     assert quick[0].to_pylist() == slow.rows.column("n").to_pylist()[:1]
 
 
+def test_documents_with_dates_are_parsed_at_once() -> None:
+    fields = pa.schema([("at", pa.timestamp("us", "UTC")), ("on", pa.string())])
+    quick = quick_json(decoded(b'{"at": "2026-01-02T03:04:05Z", "on": "2026-01-02"}').column("value"), fields)
+    assert quick is not None
+    assert [str(column[0]) for column in quick] == ["2026-01-02 03:04:05+00:00", "2026-01-02"]
+    numbers = pa.schema([("n", pa.float64()), ("all", pa.list_(pa.float64()))])
+    for odd in (b'{"n": -0}', b'{"n":-0.0}', b'{"all": [1, -0]}', b'{"all": [-0]}', b'{"n":\n-0}'):
+        assert quick_json(decoded(odd).column("value"), numbers) is None
+        assert quick_json(decoded(odd.replace(b"-0", b"-1")).column("value"), numbers) is not None
+
+
+def test_json_of_a_schema_registry_is_json_after_the_id() -> None:
+    framed = [b"\0\0\0\0\7" + document for document in (b'{"id": 1}', b'{"id": 2}')]
+    quick = quick_json(decoded(*framed).column("value"), FIELDS)
+    assert quick is not None
+    assert quick[0].to_pylist() == [1, 2]
+    mixed = as_json(decoded(*framed, b'{"id": 3}', b"\0\0\0", None))
+    assert mixed.rows.column("id").to_pylist() == [1, 2, 3, None]
+    assert mixed.bad is not None
+    assert mixed.bad.column("offset").to_pylist() == [103]
+
+
 def test_a_tombstone_is_a_row_without_fields() -> None:
     shaped = as_json(decoded(b'{"id": 1}', None))
     assert shaped.rows.column("id").to_pylist() == [1, None]
@@ -116,7 +154,15 @@ def test_a_table_by_key_takes_no_record_without_one() -> None:
 
 
 NESTED = pa.schema(
-    [*FIELDS, ("tags", pa.list_(pa.string())), ("who", pa.struct([("x", pa.int64())])), ("ok", pa.bool_())]
+    [
+        *FIELDS,
+        ("cost", pa.decimal128(8, 2)),
+        ("at", pa.timestamp("us", "UTC")),
+        ("on", pa.date32()),
+        ("tags", pa.list_(pa.string())),
+        ("who", pa.struct([("x", pa.int64())])),
+        ("ok", pa.bool_()),
+    ]
 )
 ODD = rb"""
 {"id":1} | {"id": | 1} | {"id":1}{"id":2} | | {"id":"} | {"a":{} | {} | {"id":1,"id":2} | {"price":NaN} | {"id":-0}
@@ -124,7 +170,11 @@ ODD = rb"""
 {"price":99999999999999999999} | {"price":9007199254740993} | {"who":{"x":9007199254740993}}
 {"id":99999999999999999999} | {"price":-0.0} | {"who":{"x":1,"y":2}} | {"who":[]} | {"tags":[1]} | {"tags":[null]}
 {"ok":0} | {"name":"\u0000"} | {"price":01} | {"price":"1"} | {"id":true} | {"ok":"true"} | {"id":1,} | {"id":1}//
-{"id":/**/1} | {'id':1} | {"price":.5} | {"price":1.}
+{"cost":1.230} | {"cost":1.234} | {"cost":"1."} | {"cost":" 1"} | {"cost":"1_0"} | {"cost":1e3} | {"cost":"+.5"}
+{"cost":""} | {"cost":"-0"} | {"cost":"NaN"} | {"cost":"0x1"} | {"cost":999999.99} | {"cost":9999999} | {"cost":1e-3}
+{"cost":0e-9} | {"at":"2026-01-31T12:00:00Z"} | {"at":"2026-01-31T12:00+0100"} | {"at":"2026-01-31 12:00"}
+{"at":"2026-01-31"} | {"on":"2026-01-31"} | {"on":"2026-02-31"} | {"on":"0000-01-01"}
+{"at":"2026-01-31T12:00:00.1234567Z"} | {"cost":1e99999} | {"id":/**/1} | {'id':1} | {"price":.5} | {"price":1.}
 """
 ODD_BYTES = [b"\n", b' {"id":1}\n', b'{"id":\n1}', b'{"name":"\x00"}', b'{"name":"\xc3"}', b'{"name":"a\nb"}']
 PIECES = st.sampled_from([*(piece.strip() for piece in ODD.replace(b"\n", b"|").split(b"|")), *ODD_BYTES])
@@ -140,6 +190,9 @@ DOCUMENTS = st.fixed_dictionaries(
         "tags": st.lists(st.text(max_size=2), max_size=2) | SOMETHING,
         "who": st.fixed_dictionaries({}, optional={"x": st.integers(-5, 5)}) | SOMETHING,
         "ok": st.booleans() | SOMETHING,
+        "cost": st.decimals(-(10**7), 10**7, places=3).map(str) | st.integers(-(10**7), 10**7) | SOMETHING,
+        "at": st.datetimes(timezones=st.timezones()).map(str) | SOMETHING,
+        "on": st.dates().map(str) | st.datetimes().map(str) | SOMETHING,
     },
 )
 

@@ -32,9 +32,9 @@ def test_progress_counts_batches_and_keeps_the_offsets_of_other_partitions() -> 
     assert first.after({1: 9}) == TableProgress(1, {0: 5, 1: 9})
 
 
-def test_columns_of_documents_start_with_an_underscore() -> None:
+def test_columns_beside_the_fields_of_documents_have_names_that_no_reader_reserves() -> None:
     assert OriginColumns.of("raw").names == ["key", "partition", "offset", "timestamp"]
-    assert OriginColumns.of("json").names == ["_key", "_partition", "_offset", "_timestamp"]
+    assert OriginColumns.of("json").names == ["kafka_key", "kafka_partition", "kafka_offset", "kafka_timestamp"]
 
 
 @pytest.mark.parametrize(

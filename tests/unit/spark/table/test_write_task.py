@@ -12,8 +12,10 @@ from leadline.records.build import build
 from leadline.records.record import Record
 from leadline.spark.client.range_fetch import FetchOptions
 from leadline.spark.ranges import Range
+from leadline.spark.table.bucketed_files import buckets_of
+from leadline.spark.table.data_directory import DataDirectory
 from leadline.spark.table.table import DELETED, OriginColumns
-from leadline.spark.table.write_task import ParquetFiles, TaskOutput, WriteTask, write_files
+from leadline.spark.table.write_task import TaskOutput, WriteTask, write_files
 from leadline.wire.messages import FetchRequest, FetchResponse
 from tests.support.scripted_brokers import ScriptedBrokers
 
@@ -23,11 +25,11 @@ COLUMNS = OriginColumns.of("json")
 NOT_AUTHORIZED = 29
 SCHEMA = pa.schema(
     [
-        ("_key", pa.binary()),
-        ("_partition", pa.int32()),
-        ("_offset", pa.int64()),
-        ("_timestamp", pa.timestamp("us", "UTC")),
-        ("_headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        ("kafka_key", pa.binary()),
+        ("kafka_partition", pa.int32()),
+        ("kafka_offset", pa.int64()),
+        ("kafka_timestamp", pa.timestamp("us", "UTC")),
+        ("kafka_headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
         ("n", pa.int64()),
     ]
 )
@@ -52,7 +54,7 @@ class TopicOfDocuments:
         )
         return FetchResponse(responses=[FetchResponse.FetchableTopicResponse(topic=TP.topic, partitions=[part])])
 
-    def write(self, monkeypatch: pytest.MonkeyPatch, directory: Path, *, by_key: bool = False) -> TaskOutput:
+    def write(self, monkeypatch: pytest.MonkeyPatch, directory: Path, *, buckets: int = 0) -> TaskOutput:
         self.brokers.client(monkeypatch).close()
         job = WriteTask(
             properties={"bootstrap.servers": "broker:1"},
@@ -61,11 +63,11 @@ class TopicOfDocuments:
             registry="",
             columns=COLUMNS,
             schema=SCHEMA,
-            directory=str(directory / "table"),
-            dead_directory=str(directory / "dead"),
+            directory=DataDirectory(str(directory / "table")),
+            dead_directory=DataDirectory(str(directory / "dead")),
             partition_by="day",
             slot="day",
-            by_key=by_key,
+            buckets=buckets,
         )
         return write_files(job, (Range(TP, 0, self.until),))
 
@@ -77,7 +79,7 @@ def files_in(directory: Path) -> list[Path]:
 def test_each_day_has_a_file_with_the_range_of_its_offsets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     output = TopicOfDocuments(b'{"n": 1}', b'{"n": 2}').write(monkeypatch, tmp_path)
     assert [file.slot for file in output.files] == [{"day": "1970-01-01"}, {"day": "1970-01-02"}]
-    assert [file.lowest["_offset"] for file in output.files] == [0, 1]
+    assert [file.lowest["kafka_offset"] for file in output.files] == [0, 1]
     assert (output.records, output.newest_ms, output.dead, output.error) == (2, DAY_MS, [], "")
     for n, file in enumerate(output.files):
         path = tmp_path / "table" / file.path
@@ -104,20 +106,21 @@ def test_a_field_without_a_column_is_reported_and_nothing_is_handed_over(
     assert (output.files, output.dead) == ([], [])
 
 
-def test_files_by_key_mark_tombstones(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    output = TopicOfDocuments(b'{"n": 1}', None).write(monkeypatch, tmp_path, by_key=True)
-    deleted = [pq.read_table(tmp_path / "table" / file.path, partitioning=None)[DELETED][0] for file in output.files]
-    assert [flag.as_py() for flag in deleted] == [False, True]
+def test_rows_that_are_to_be_merged_are_staged_by_key_and_mark_tombstones(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    output = TopicOfDocuments(b'{"n": 1}', None, b'{"n": 3}').write(monkeypatch, tmp_path, buckets=5)
+    assert output.files == []
+    by_key: dict[bytes, list[bool]] = {}
+    for bucket, paths in output.staged.by_bucket.items():
+        for path in paths:
+            rows = pq.read_table(tmp_path / "table" / path, partitioning=None)
+            assert buckets_of(rows["kafka_key"], 5).tolist() == [bucket] * rows.num_rows
+            by_key |= {rows["kafka_key"][0].as_py(): rows[DELETED].to_pylist()}
+    assert by_key == {b"k0": [False, False], b"k1": [True]}
 
 
 def test_a_failure_of_the_cluster_is_an_output(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     output = TopicOfDocuments(b"{}", error_code=NOT_AUTHORIZED).write(monkeypatch, tmp_path)
     assert output.error.startswith("fetch of orders-0 from offset 0: ")
     assert (output.files, files_in(tmp_path)) == ([], [])
-
-
-def test_an_empty_batch_creates_no_file(tmp_path: Path) -> None:
-    with ParquetFiles(str(tmp_path), COLUMNS, "day", "day") as files:
-        files.write(pa.RecordBatch.from_pylist([], schema=SCHEMA))
-        assert files.finish() == []
-    assert files_in(tmp_path) == []

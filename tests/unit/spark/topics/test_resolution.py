@@ -118,5 +118,6 @@ def test_a_time_without_a_later_record_is_refused_unless_the_latest_will_do() ->
 
 
 def test_the_average_size_is_unknown_if_the_brokers_report_no_sizes() -> None:
-    assert resolution.bytes_per_offset(KnownCluster(), NOW) == {A0: 100.0, A1: 100.0}  # type: ignore[arg-type]
-    assert resolution.bytes_per_offset(KnownCluster(hides_sizes=True), NOW) == {}  # type: ignore[arg-type]
+    for hides_sizes, expected in ((False, {A0: 100.0, A1: 100.0}), (True, {})):
+        cluster: Any = KnownCluster(hides_sizes=hides_sizes)
+        assert resolution.bytes_per_offset(cluster, NOW.earliest, NOW.latest) == expected
