@@ -11,10 +11,11 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from leadline.cli.connection import ClusterConnection
-from leadline.cli.errors import client_error_text, print_error
-from leadline.cli.formatting import ids_text, size_text
-from leadline.cli.leaders import leader_problem, no_leader_text
+from leadline.admin.connection import ClusterConnection
+from leadline.admin.errors import client_error_text
+from leadline.admin.formatting import ids_text, size_text
+from leadline.admin.leaders import answering, leader_problem, no_leader_text
+from leadline.cli.errors import print_error
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Producer
@@ -113,7 +114,8 @@ class DeliveryWatch:
         """Drop all records that are not acknowledged. Returns the reason, as far as known."""
         self.producer.purge()
         self.producer.flush(REQUEST_S)
-        return self._reason or "no broker acknowledged the records"
+        within = f"within {self._connection.timeout_s:g} s (--timeout)"
+        return self._reason or f"no broker acknowledged the records {within}"
 
     def reason_for(self, error: "KafkaError") -> str:
         """The reason why a record failed finally."""
@@ -156,7 +158,7 @@ class DeliveryWatch:
             size = f"a record of {self.largest:,} B is larger than a request may be"
             return f"{size}: socket.request.max.bytes of the brokers is {limit:,}"
         if metadata is not None and metadata.leader < 0:
-            return no_leader_text(self.topic, [partition], {partition: metadata})
+            return no_leader_text(self.topic, [partition], {partition: metadata}, answering(self._connection))
         return f"{partition_name}: {text.removeprefix('Broker: ').removeprefix('Local: ')} ({name})"
 
     def limit(self, admin: "AdminClient", name: str) -> int:

@@ -7,14 +7,18 @@ import argparse
 from collections.abc import Iterable
 from pathlib import Path
 
+from leadline.admin.connection import administer
+from leadline.admin.errors import Failure
+from leadline.admin.json_values import Json
+from leadline.admin.kafka_python.admin import kafka_python_admin
+from leadline.admin.kafka_python.partitions import elect_leaders
+from leadline.admin.offsets import resolve_partitions
+from leadline.admin.reassign.plan_file import PlanError, entries, partition_in
 from leadline.cli import COMMANDS
-from leadline.cli.connection import administer
-from leadline.cli.errors import Failure, print_error
-from leadline.cli.kafka_python.admin import kafka_python_admin
-from leadline.cli.kafka_python.partitions import elect_leaders
-from leadline.cli.offsets import resolve_partitions
+from leadline.cli.errors import print_error
 from leadline.cli.options import add_command, topic_argument
-from leadline.cli.reassign.plan_file import PlanError, entries, partition_in
+from leadline.cli.output import add_output_option, print_results
+from leadline.cli.text_files import read_text
 from leadline.model import TopicPartition
 
 PREFERRED, UNCLEAN = "preferred", "unclean"
@@ -45,6 +49,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     parser.add_argument("type", choices=(PREFERRED, UNCLEAN), metavar="TYPE", help="preferred or unclean")
     parser.add_argument("topics", nargs="*", type=topic_argument, metavar="TOPIC[:PARTITIONS]")
     parser.add_argument("--all", action="store_true", help="all partitions of the cluster")
+    add_output_option(parser, "partition")
     parser.add_argument(
         "--file", type=Path, metavar="FILE", help="JSON file that names the partitions, in Kafka's format"
     )
@@ -60,13 +65,21 @@ def _elect(options: argparse.Namespace) -> int:
     )
     with kafka_python_admin(connection) as client:
         result = elect_leaders(client, partitions, unclean=options.type == UNCLEAN)
-    if result.elected:
-        names = _names(result.elected)
-        print(f"Successfully completed leader election ({options.type.upper()}) for partitions {names}")
-    if result.not_needed and not options.all:
-        print(f"Valid replica already elected for partitions {_names(result.not_needed)}")
-    elif not result.elected and not result.failed:
-        print("Valid replica already elected for all partitions")
+
+    def print_elected() -> None:
+        if result.elected:
+            names = _names(result.elected)
+            print(f"Successfully completed leader election ({options.type.upper()}) for partitions {names}")
+        if result.not_needed and not options.all:
+            print(f"Valid replica already elected for partitions {_names(result.not_needed)}")
+        elif not result.elected and not result.failed:
+            print("Valid replica already elected for all partitions")
+
+    values: list[Json] = [
+        {"topic": tp.topic, "partition": tp.partition, "elected": tp in result.elected, "error": result.failed.get(tp)}
+        for tp in sorted({*result.elected, *result.not_needed, *result.failed})
+    ]
+    print_results(options, values, print_elected)
     for tp, why in sorted(result.failed.items()):
         print_error(f"{tp}: {why}")
     return 1 if result.failed else 0
@@ -74,7 +87,7 @@ def _elect(options: argparse.Namespace) -> int:
 
 def partitions_in(file: Path) -> list[TopicPartition]:
     try:
-        partitions = [partition_in(entry) for entry in entries(file.read_text(), "partitions")]
+        partitions = [partition_in(entry) for entry in entries(read_text(file), "partitions")]
     except PlanError as error:
         raise Failure(f"{file}: {error}") from None
     if duplicates := sorted(tp for tp in set(partitions) if partitions.count(tp) > 1):

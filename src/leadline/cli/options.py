@@ -5,11 +5,11 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from leadline.admin.connection import DEFAULT_SERVER
+from leadline.admin.partitions import topic_in
 from leadline.cli.errors import Run, reports_errors
-from leadline.cli.partitions import topic_in
 
 Commands = argparse._SubParsersAction  # argparse has no public name for what add_subparsers returns
-DEFAULT_SERVER = "localhost:9092"
 TIMEOUT_S = 10.0
 
 
@@ -36,6 +36,14 @@ def connection_options() -> argparse.ArgumentParser:
         help="time limit for the whole command (default 10)",
     )
     return parser
+
+
+def add_subcommands(
+    commands: "Commands[argparse.ArgumentParser]", name: str, help: str
+) -> "Commands[argparse.ArgumentParser]":
+    """A command that has commands of its own."""
+    parser = commands.add_parser(name, prog=f"leadline {name}", help=help, usage=f"leadline {name} COMMAND ...")
+    return parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
 
 def add_command(

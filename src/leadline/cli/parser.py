@@ -2,8 +2,9 @@
 
 import argparse
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
+from leadline.cli.output import ErrorFormat, json_line
 from leadline.config.settings import nearest
 
 LIKENESS = 0.6  # of a mistyped command or option; they are shorter than settings, so a wrong letter counts more
@@ -28,6 +29,17 @@ class CommandParser(argparse.ArgumentParser):
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}{self._suggestion(unknown)}")
         return options, unknown
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and the error, and exit with code 2."""
+        if ErrorFormat.as_json:
+            usage = " ".join(self.format_usage().removeprefix("usage: ").split())
+            self.exit(2, json_line({"error": message, "usage": usage}) + "\n")
+        super().error(message)
+
+    def refuse(self, message: str) -> NoReturn:
+        """Wrong usage. The message shows the right one."""
+        self.exit(2, (json_line({"error": message}) if ErrorFormat.as_json else f"leadline: {message}") + "\n")
 
     def _subcommands(self) -> Mapping[str, object]:
         for action in self._actions:

@@ -6,7 +6,9 @@ import os
 import sys
 from pathlib import Path
 
-from leadline.cli.errors import Failure, print_error
+from leadline.admin.errors import Failure
+from leadline.cli.errors import print_error
+from leadline.cli.text_files import read_text
 from leadline.security.secret import Secret
 
 
@@ -22,7 +24,7 @@ def password_of(options: argparse.Namespace, whose: str) -> Secret:
         print_error("warning: --password is visible to all users of this machine; --password-file is not")
         return _checked(options.password)
     if options.password_file is not None:
-        return _checked(_first_line(options.password_file.read_text()))
+        return _checked(_first_line(read_text(options.password_file)))
     if options.password_stdin:
         return _checked(_first_line(sys.stdin.readline()))
     if not sys.stdin.isatty():

@@ -5,23 +5,24 @@ machine, not to find the limit of a broker.
 """
 
 import argparse
-import json
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
+from leadline.admin.connection import ClusterConnection
+from leadline.admin.errors import Failure, client_error_text, is_about_group
+from leadline.admin.formatting import count_text, size_text, time_text
+from leadline.admin.json_values import Json
 from leadline.cli import COMMANDS
-from leadline.cli.connection import ClusterConnection
 from leadline.cli.delivery import DeliveryGivenUp, DeliveryWatch
-from leadline.cli.errors import Failure, client_error_text
-from leadline.cli.formatting import count_text, size_text, time_text
-from leadline.cli.json_values import Json
 from leadline.cli.options import add_command, at_least
+from leadline.cli.output import add_output_option, print_result
 from leadline.cli.produce.command import CODECS
-from leadline.cli.terminal import Paint, StatusLine
+from leadline.cli.terminal import StatusLine, TextStyles
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, Producer
@@ -86,7 +87,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         duration.add_argument(
             "--seconds", type=float, metavar="S", help="seconds to run (default 10, unless --records is given)"
         )
-        leaf.add_argument("--json", action="store_true", help="print the summary as one JSON object")
+        add_output_option(leaf)
     for leaf in (produce, latency):
         leaf.add_argument(
             "--size", type=at_least(0), default=100, metavar="BYTES", help="size of a record's value (default 100)"
@@ -172,22 +173,21 @@ class Measurement:
 
     def print_summary(self, options: argparse.Namespace) -> None:
         rate, mb = self.count / self.seconds, self.size / self.seconds / 1e6
-        if options.json:
-            members: dict[str, Json] = {
-                "records": self.count,
-                "bytes": self.size,
-                "seconds": round(self.seconds, 6),
-                "recordsPerSecond": round(rate, 1),
-                "megabytesPerSecond": round(mb, 3),
-            }
-            members |= {f"{name}Ms": latencies.as_json() for name, latencies in self.latencies.items()}
-            print(json.dumps(members))
-            return
-        paint = Paint(sys.stdout)
-        print(f"records     {self.count:,} ({size_text(self.size)}) in {time_text(self.seconds)}")
-        print(f"throughput  {paint.bold(f'{rate:,.0f} records/s')}, {paint.bold(f'{mb:,.2f} MB/s')}")
-        for name, taken in self.latencies.items():
-            print(f"{name:<10}  {taken}")
+        members: dict[str, Json] = {
+            "records": self.count,
+            "bytes": self.size,
+            "seconds": round(self.seconds, 6),
+            "records_per_second": round(rate, 1),
+            "megabytes_per_second": round(mb, 3),
+        }
+        members |= {f"{name}_ms": latencies.as_json() for name, latencies in self.latencies.items()}
+        paint = TextStyles(sys.stdout)
+        lines = [
+            f"records     {self.count:,} ({size_text(self.size)}) in {time_text(self.seconds)}",
+            f"throughput  {paint.bold(f'{rate:,.0f} records/s')}, {paint.bold(f'{mb:,.2f} MB/s')}",
+            *(f"{name:<10}  {taken}" for name, taken in self.latencies.items()),
+        ]
+        print_result(options, members, "\n".join(lines))
 
 
 class _ProgressLine:
@@ -283,14 +283,12 @@ def _consume(options: argparse.Namespace) -> int:
         show = _ProgressLine(status, measurement)
         try:
             while measurement.continues(measurement.count) and time.monotonic() - idle_since < connection.timeout_s:
-                messages = consumer.consume(measurement.next_burst(measurement.count, MAX_BATCH_RECORDS), WAIT_S)
+                burst = measurement.next_burst(measurement.count, MAX_BATCH_RECORDS)
+                messages = _records(consumer.consume(burst, WAIT_S))
                 if not messages:
                     show()
                     continue
-                for message in messages:
-                    if (error := message.error()) is not None:
-                        raise Failure(client_error_text(error))
-                    measurement.size += len(message)
+                measurement.size += sum(map(len, messages))
                 measurement.count += len(messages)
                 idle_since = time.monotonic()
                 measurement.ended = idle_since  # idle time at the end does not count
@@ -304,9 +302,8 @@ def _consume(options: argparse.Namespace) -> int:
         and measurement.count < measurement.max_records
         and measurement.max_seconds is None
     ):
-        raise Failure(
-            f"only {measurement.count:,} of {measurement.max_records:,} records within {connection.timeout_s:g} s"
-        )
+        counts = f"{measurement.count:,} of {measurement.max_records:,} records"
+        raise Failure(f"only {counts} within {connection.timeout_s:g} s (--timeout)")
     return 0
 
 
@@ -364,13 +361,22 @@ def _round_trip(
     producer.produce(topic, value, partition=0, on_delivery=delivered)
     while not acknowledged:
         if producer.poll(timeout_s) == 0 and not acknowledged:
-            raise Failure(f"a record was not acknowledged within {timeout_s:g} s")
-    message = consumer.poll(timeout_s)
+            raise Failure(f"a record was not acknowledged within {timeout_s:g} s (--timeout)")
+    received: list[Message] = []
+    while not received:
+        message = consumer.poll(timeout_s)
+        if message is None:
+            raise Failure(f"a record was not received within {timeout_s:g} s (--timeout)")
+        received = _records([message])
     received_s = time.perf_counter()
-    if message is None:
-        raise Failure(f"a record was not received within {timeout_s:g} s")
-    if (error := message.error()) is not None:
-        raise Failure(client_error_text(error))
-    if message.value() != value:
+    if received[0].value() != value:
         raise Failure(f"another producer writes to {topic}: the received record is not the one that was sent")
     return acknowledged[0] - sent_s, received_s - sent_s
+
+
+def _records(messages: "Sequence[Message]") -> "list[Message]":
+    """Without errors about the group, which is not used. A Failure for any other error."""
+    errors = [error for message in messages if (error := message.error()) is not None and not is_about_group(error)]
+    if errors:
+        raise Failure(client_error_text(errors[0]))
+    return [message for message in messages if message.error() is None]

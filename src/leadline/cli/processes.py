@@ -1,12 +1,15 @@
 """Processes of this machine: the one that listens on a port, the one that locks a log directory, and their commands.
 
-They are found in /proc, and locks through fcntl. Processes of other users may be hidden. Then the result is None.
+They are found in /proc, and locks through fcntl. Processes of other users may be hidden; some systems have no /proc.
+Then the result is None.
 """
 
 import contextlib
 import fcntl
 import os
 import struct
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +18,8 @@ from leadline.log.names import LOCK_FILE
 PROC = Path("/proc")
 LISTENS = "0A"  # TCP_LISTEN in /proc/net/tcp
 COMMAND_SHOWN = 100
-_FLOCK = "hhqqi"  # struct flock: type, whence, start, length, pid
+_FLOCK = {"linux": "hhqqi", "darwin": "qqihh"}.get(sys.platform)  # struct flock; None: its layout is not known
+_TYPE, _PID = (0, 4) if _FLOCK == "hhqqi" else (3, 2)
 
 
 def listener_on(port: int) -> int | None:
@@ -49,16 +53,32 @@ def _pids() -> Iterator[int]:
     return (int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit())
 
 
+def processes_of_session(leader: int) -> Iterator[int]:
+    """The processes of a session, by the one that began it."""
+    try:
+        pids = list(_pids())
+    except OSError:
+        listed = subprocess.run(["ps", "-A", "-o", "pid="], capture_output=True, text=True, check=True)
+        pids = [int(pid) for pid in listed.stdout.split()]
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it has ended, or belongs to another user
+            if os.getsid(pid) == leader:
+                yield pid
+
+
 def holder_of(log_dir: Path) -> int | None:
     """The process whose broker has this log directory open."""
+    if _FLOCK is None:
+        return None
+    query = [0] * 5
+    query[_TYPE] = fcntl.F_WRLCK
     try:
         with (log_dir / LOCK_FILE).open("r+b") as file:
-            query = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-            kind, _, _, _, pid = struct.unpack(
-                _FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, query)[: struct.calcsize(_FLOCK)]
-            )
+            answer = fcntl.fcntl(file, fcntl.F_GETLK, struct.pack(_FLOCK, *query))
     except OSError:
         return None
+    fields: tuple[int, ...] = struct.unpack(_FLOCK, answer[: struct.calcsize(_FLOCK)])
+    kind, pid = fields[_TYPE], fields[_PID]
     return pid if kind != fcntl.F_UNLCK and pid > 0 else None
 
 

@@ -1,14 +1,14 @@
 """leadline quotas: limits of users, client ids, pairs of them and addresses, of any Kafka cluster."""
 
 import argparse
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from leadline.admin.errors import Failure
+from leadline.admin.json_values import Json
 from leadline.cli import COMMANDS
-from leadline.cli.errors import Failure
-from leadline.cli.json_values import Json
-from leadline.cli.options import Commands, add_command, add_json_option, key_value
+from leadline.cli.options import Commands, add_command, add_subcommands, key_value
+from leadline.cli.output import add_output_option, print_result, print_results
 from leadline.cli.security_admin import SecurityAdmin, check, security_admin
 from leadline.cli.terminal import print_table
 from leadline.config.settings import nearest
@@ -50,7 +50,7 @@ ENTITY_TYPES = {USER: "user", CLIENT_ID: "client id", IP: "address"}
 
 
 class QuotaTarget(NamedTuple):
-    """Whom a quota is for: names by entity type, in the order user, client id, address."""
+    """The entity of a quota: names by entity type, in the order user, client id, address."""
 
     parts: tuple[tuple[str, EntityName], ...]
 
@@ -64,14 +64,11 @@ Quotas = Mapping[str, float]
 
 
 def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser(
-        "quotas", prog="leadline quotas", help=COMMANDS["quotas"].help, usage="leadline quotas COMMAND ..."
-    )
-    subcommands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subcommands = add_subcommands(commands, "quotas", COMMANDS["quotas"].help)
     listing = add_command(
         subcommands, "list", _list, help="list quotas", usage="quotas list [WHOSE] [options]", examples=LIST
     )
-    add_json_option(listing, "entity")
+    add_output_option(listing, "entity")
     setting = add_command(
         subcommands,
         "set",
@@ -93,6 +90,7 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
     remove.add_argument("keys", nargs="*", metavar="KEY", help="which quotas (default: all)")
     for leaf in (setting, remove):
         leaf.add_argument("--dry-run", action="store_true", help="only check it, and show what would change")
+        add_output_option(leaf)
     for leaf in (listing, setting, remove):
         group = leaf.add_argument_group("whose quotas")
         for kind, text in ENTITY_TYPES.items():
@@ -178,18 +176,17 @@ def alter_quotas(
 def _list(options: argparse.Namespace) -> int:
     with security_admin(options) as admin:
         quotas = describe_quotas(admin, target_of(options), strict=False)
-    if options.json:
-        for target, values in quotas.items():
-            print(json.dumps(as_json(target, values)))
-    elif any(quotas.values()):
-        rows = [
-            [*(_cell(target, kind) for kind in ENTITY_TYPES), key, number_text(value)]
-            for target, values in quotas.items()
-            for key, value in sorted(values.items())
-        ]
-        print_table(["USER", "CLIENT ID", "ADDRESS", "QUOTA", "LIMIT"], rows)
-    else:
-        print("No quotas.")
+    rows = [
+        [*(_cell(target, kind) for kind in ENTITY_TYPES), key, number_text(value)]
+        for target, values in quotas.items()
+        for key, value in sorted(values.items())
+    ]
+    heads = ["USER", "CLIENT ID", "ADDRESS", "QUOTA", "LIMIT"]
+    print_results(
+        options,
+        [as_json(target, values) for target, values in quotas.items()],
+        lambda: print_table(heads, rows) if rows else print("No quotas."),
+    )
     return 0
 
 
@@ -199,11 +196,12 @@ def _cell(target: QuotaTarget, kind: str) -> str:
 
 
 def as_json(target: QuotaTarget, quotas: Quotas) -> Json:
+    return {"entity": entity_json(target), "quotas": dict(quotas)}
+
+
+def entity_json(target: QuotaTarget) -> Json:
     """An entity's default is null, as in Kafka's requests."""
-    return {
-        "entity": {kind: None if name is DEFAULT else name for kind, name in target.parts},
-        "quotas": dict(quotas),
-    }
+    return {kind: None if name is DEFAULT else name for kind, name in target.parts}
 
 
 def number_text(value: float) -> str:
@@ -246,13 +244,19 @@ def _alter(options: argparse.Namespace, target: QuotaTarget, changes: Mapping[st
         before = describe_quotas(admin, target).get(target, {})
         changes = changes or dict.fromkeys(before)
         changes = {key: value for key, value in changes.items() if value is not None or key in before}
+        if changes:
+            alter_quotas(admin, target, changes, validate_only=options.dry_run)
+
+    def print_changes() -> None:
         if not changes:
             print(f"No quotas of {target} to remove.")
-            return 0
-        alter_quotas(admin, target, changes, validate_only=options.dry_run)
-    rows = [_change_row(key, before.get(key), value) for key, value in changes.items()]
-    print_table(["QUOTA", "BEFORE", "AFTER"], rows)
-    print(f"{'Would change' if options.dry_run else 'Changed'} the quotas of {target}.")
+            return
+        rows = [_change_row(key, before.get(key), value) for key, value in changes.items()]
+        print_table(["QUOTA", "BEFORE", "AFTER"], rows)
+        print(f"{'Would change' if options.dry_run else 'Changed'} the quotas of {target}.")
+
+    altered: list[Json] = [{"quota": key, "before": before.get(key), "after": value} for key, value in changes.items()]
+    print_result(options, {"entity": entity_json(target), "quotas": altered, "dry_run": options.dry_run}, print_changes)
     return 0
 
 

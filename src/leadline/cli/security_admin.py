@@ -10,9 +10,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from leadline.cli.connection import ClusterConnection
-from leadline.cli.errors import Failure
-from leadline.errors import BY_CODE, NotController
+from leadline.admin.connection import ClusterConnection
+from leadline.admin.errors import Failure
+from leadline.errors import (
+    ERROR_NAMES,
+    ClusterAuthorizationFailed,
+    DelegationTokenAuthDisabled,
+    DelegationTokenAuthorizationFailed,
+    DelegationTokenExpired,
+    DelegationTokenNotFound,
+    DelegationTokenOwnerMismatch,
+    DelegationTokenRequestNotAllowed,
+    InvalidPrincipalType,
+    NotController,
+    SecurityDisabled,
+    WireError,
+)
+from leadline.model import BrokerId
 from leadline.spark.client.cluster import ClusterClient
 from leadline.spark.client.connection import Unreachable
 from leadline.spark.client.failures import RequestFailed
@@ -22,21 +36,27 @@ from leadline.wire.classes import Message
 M = TypeVar("M", bound=Message)
 
 _ADDRESS = re.compile(r"^(?:cannot reach )?\S+:\d+:? ")
+_REQUEST_LIMIT = re.compile(r"no answer within [\d.e-]+ s")
 REFUSED_S = 1.0  # refused connections are retried for so long
 
-# What a broker answers without a message of its own, in Kafka's words.
-TEXTS = {
-    31: "Cluster authorization failed",
-    41: "This is not the correct controller for this cluster",
-    54: "No authorizer is configured on the broker",
-    61: "Delegation tokens are off: the brokers have no delegation.token.secret.key",
-    62: "The brokers have no such delegation token",
-    63: "You are neither the owner nor a renewer of this token",
-    64: "Tokens are only given over TLS with a certificate or a SASL login, and not to those who came with a token",
-    65: "Not allowed to create a token for another user",
-    66: "The token has expired",
-    67: "A renewer is a principal of the type User",
+# What a broker answers without a message of its own.
+TEXTS: dict[type[WireError], str] = {
+    ClusterAuthorizationFailed: "Cluster authorization failed",
+    NotController: "This is not the correct controller for this cluster",
+    SecurityDisabled: "No authorizer is configured on the broker",
+    DelegationTokenAuthDisabled: "Delegation tokens are off: the brokers have no delegation.token.secret.key",
+    DelegationTokenNotFound: "The brokers have no such delegation token",
+    DelegationTokenOwnerMismatch: "You are neither the owner nor a renewer of this token",
+    DelegationTokenRequestNotAllowed: (
+        "Tokens are only given over TLS with a certificate or a SASL login, and not to those who came with a token"
+    ),
+    DelegationTokenAuthorizationFailed: "Not allowed to create a token for another user",
+    DelegationTokenExpired: "The token has expired",
+    InvalidPrincipalType: "A renewer is a principal of the type User",
 }
+
+
+_TEXT_BY_CODE = {kind.code: text for kind, text in TEXTS.items()}
 
 
 class SecurityAdmin:
@@ -44,15 +64,41 @@ class SecurityAdmin:
 
     def __init__(self, client: ClusterClient, connection: ClusterConnection) -> None:
         self.client, self.connection = client, connection
+        self._answered = False
+
+    def limit(self) -> None:
+        """What is left of --timeout is for the next request. Before the first answer, each server has a share of it."""
+        if self._answered:
+            self.client.limit(self.connection.remaining_s)
 
     def ask(self, request: Message, kind: type[M]) -> M:
         """The answer of any broker."""
-        return self.client.ask_any_broker(request, kind)
+        self.limit()
+        answer = self.client.ask_any_broker(request, kind)
+        self._answered = True
+        return answer
+
+    def brokers(self) -> list[BrokerId]:
+        self.limit()
+        brokers = self.client.broker_ids()
+        self._answered = True
+        return brokers
+
+    def ask_broker(self, broker: BrokerId, request: Message, kind: type[M]) -> M:
+        """The answer of this broker."""
+
+        def attempt() -> M:
+            self.limit()
+            connection = self.client.broker(broker)
+            return self.client.using(connection, lambda: connection.ask(request, kind))
+
+        return self.client.retry(attempt, timeout_s=self.connection.remaining_s)
 
     def ask_controller(self, request: Message, kind: type[M], codes: Callable[[M], list[int]]) -> M:
         """The answer of the controller. It is looked up again while a broker answers that it is not the one."""
 
         def attempt() -> M:
+            self.limit()
             controller = self.client.controller()
             answer = self.client.using(controller, lambda: controller.ask(request, kind))
             if NotController.code in codes(answer):
@@ -71,7 +117,7 @@ def security_admin(options: argparse.Namespace) -> Iterator[SecurityAdmin]:
         "request.timeout.ms": str(max(int(connection.timeout_s * 1000 / servers), 1)),
     }
     try:
-        with ClusterClient({**connection.configured_properties, **limits}) as client:
+        with connection.diagnosing(), ClusterClient({**connection.configured_properties, **limits}) as client:
             yield SecurityAdmin(client, connection)
     except Unreachable as error:
         raise connection.unreachable(_without_address(error)) from None
@@ -80,7 +126,8 @@ def security_admin(options: argparse.Namespace) -> Iterator[SecurityAdmin]:
 
 
 def _without_address(error: JobFailed) -> str:
-    return _ADDRESS.sub("", str(error))
+    """And without the time limit of one request: the time limit of the command is what a user can change."""
+    return _REQUEST_LIMIT.sub("no answer", _ADDRESS.sub("", str(error)))
 
 
 def check(code: int, message: str | None, what: str = "") -> None:
@@ -91,14 +138,6 @@ def check(code: int, message: str | None, what: str = "") -> None:
 
 def error_text(code: int, message: str | None) -> str:
     """An error of a broker, with its name in parentheses."""
-    name = error_name(code)
-    text = (message or TEXTS.get(code) or "the broker refuses it").rstrip(".")
+    name = ERROR_NAMES.get(code, f"error {code}")
+    text = (message or _TEXT_BY_CODE.get(code) or "the broker refuses it").rstrip(".")
     return f"{text} ({name})"
-
-
-def error_name(code: int) -> str:
-    """CLUSTER_AUTHORIZATION_FAILED."""
-    if code not in BY_CODE:
-        return f"error {code}"
-    name = BY_CODE[code].__name__
-    return "".join(f"_{letter}" if letter.isupper() and at else letter for at, letter in enumerate(name)).upper()

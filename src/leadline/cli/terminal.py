@@ -8,7 +8,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TextIO
 
-from leadline.cli.formatting import table
+from leadline.admin.formatting import table
 
 
 def print_or_drop(text: str, stream: TextIO | None = None) -> None:
@@ -55,7 +55,7 @@ class StatusLine:
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-class Paint:
+class TextStyles:
     """Colours on a terminal, unless NO_COLOR is set."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -85,7 +85,7 @@ class Paint:
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table to stdout."""
-    paint = Paint(sys.stdout)
+    paint = TextStyles(sys.stdout)
     print(*table(heads, [[paint.escape(cell) for cell in row] for row in rows], paint.bold), sep="\n")
 
 

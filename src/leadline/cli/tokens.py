@@ -1,4 +1,4 @@
-"""leadline tokens: delegation tokens of any Kafka cluster. A token is a login for a limited time that one hands on.
+"""leadline tokens: delegation tokens of any Kafka cluster. A token is a login that expires and can be passed on.
 
 The HMAC of a token is its password. It is printed where it is asked for, and nowhere else: `renew` and `expire` take
 the id of a token, and look its HMAC up.
@@ -6,7 +6,6 @@ the id of a token, and look its HMAC up.
 
 import argparse
 import base64
-import json
 import re
 import sys
 import time
@@ -14,16 +13,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from leadline.admin.errors import Failure
+from leadline.admin.formatting import age_text, moment_text
+from leadline.admin.json_values import Json
+from leadline.admin.times import duration_ms
 from leadline.cli import COMMANDS
 from leadline.cli.acls.acl_options import principal
-from leadline.cli.errors import Failure
-from leadline.cli.formatting import age_text, moment_text
-from leadline.cli.json_values import Json
-from leadline.cli.options import Commands, add_command, add_dry_run_option, add_json_option, add_yes_option
+from leadline.cli.options import Commands, add_command, add_dry_run_option, add_subcommands, add_yes_option
+from leadline.cli.output import add_output_option, print_result, print_results
 from leadline.cli.passwords import write_private
 from leadline.cli.security_admin import SecurityAdmin, check, security_admin
-from leadline.cli.terminal import Paint, confirmed, print_table
-from leadline.cli.times import duration_ms
+from leadline.cli.terminal import TextStyles, confirmed, print_table
 from leadline.config.properties import property_text
 from leadline.config.settings import nearest
 from leadline.security.client_properties import SecurityProperties
@@ -83,10 +83,7 @@ class ShownToken:
 
 
 def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser(
-        "tokens", prog="leadline tokens", help=COMMANDS["tokens"].help, usage="leadline tokens COMMAND ..."
-    )
-    subcommands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subcommands = add_subcommands(commands, "tokens", COMMANDS["tokens"].help)
     create = add_command(
         subcommands,
         "create",
@@ -104,7 +101,7 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
         action="append",
         default=[],
         metavar="User:NAME",
-        help="who may renew and expire it beside the owner; repeatable",
+        help="a principal, besides the owner, that may renew and expire it; repeatable",
     )
     create.add_argument(
         "--lifetime",
@@ -137,8 +134,8 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
         leaf.add_argument("--period", type=duration_ms, metavar="TIME", help=f"from now on ({default})")
     for leaf in (create, renew, expire):
         add_dry_run_option(leaf)
-    for leaf in (create, listing):
-        add_json_option(leaf, "token")
+        add_output_option(leaf)
+    add_output_option(listing, "token")
 
 
 # Requests
@@ -182,7 +179,8 @@ def _create(options: argparse.Namespace) -> int:
     if options.dry_run:
         whose = f" for {owner}" if owner else ""
         life = f"at most {age_text(options.lifetime)}" if options.lifetime else "the lifetime of the brokers"
-        print(f"Would create a token{whose}, {life}, renewed by {_names(options.renewer) or 'its owner alone'}.")
+        text = f"Would create a token{whose}, {life}, renewed by {_names(options.renewer) or 'its owner alone'}."
+        print_result(options, {"owner": options.owner, "renewers": options.renewer, "dry_run": True}, text)
         return 0
     if options.out is not None and options.out.exists():
         raise Failure(f"{options.out} exists: it is not overwritten")
@@ -212,21 +210,22 @@ def _create(options: argparse.Namespace) -> int:
     )
     if options.out is not None:
         write_private(options.out, client_properties_of(token, creators, options.mechanism).encode())
-    if options.json:
-        print(json.dumps(as_json(token, with_hmac=options.out is None)))
-    else:
-        paint = Paint(sys.stdout)
-        print(f"Created token {paint.bold(token.id)} of {token.owner}.")
-        print(f"  expires  {moment_text(token.expiry_ms)}, unless it is renewed")
-        print(f"  ends     {moment_text(token.max_ms)}")
-        print(f"  hmac     {f'in {options.out}' if options.out else token.hmac_text}")
-        if options.out:
-            print(f"Kafka's clients, Spark and `leadline pipeline` log in with {options.out}.")
+    print_result(options, as_json(token, with_hmac=options.out is None), "\n".join(_created_lines(token, options.out)))
     return 0
 
 
+def _created_lines(token: ShownToken, out: Path | None) -> list[str]:
+    lines = [
+        f"Created token {TextStyles(sys.stdout).bold(token.id)} of {token.owner}.",
+        f"  expires  {moment_text(token.expiry_ms)}, unless it is renewed",
+        f"  ends     {moment_text(token.max_ms)}",
+        f"  hmac     {f'in {out}' if out else token.hmac_text}",
+    ]
+    return [*lines, f"Kafka's clients, Spark and `leadline pipeline` log in with {out}."] if out else lines
+
+
 def client_properties_of(token: ShownToken, creators: SecurityProperties, mechanism: str | None = None) -> str:
-    """Of Kafka's clients. Whom to trust is as with the creator; the creator's own certificate is not handed on."""
+    """Properties for Kafka's clients, with the creator's trust store but without the creator's certificate."""
     own = creators.mechanism if creators.mechanism in SCRAM_MECHANISMS else DEFAULT_MECHANISM
     shared = {name: value for name, value in creators.properties.items() if name.startswith(TRUST)}
     return (
@@ -242,25 +241,23 @@ def client_properties_of(token: ShownToken, creators: SecurityProperties, mechan
 def _list(options: argparse.Namespace) -> int:
     with security_admin(options) as admin:
         tokens = describe_tokens(admin, options.owner)
-    if options.json:
-        for token in tokens:
-            print(json.dumps(as_json(token, with_hmac=options.show_hmac)))
-    elif tokens:
-        heads = ["TOKEN", "OWNER", "RENEWERS", "EXPIRES", "ENDS", *(["HMAC"] if options.show_hmac else [])]
-        rows = [
-            [
-                token.id,
-                str(token.owner),
-                _names(token.renewers),
-                _short(token.expiry_ms),
-                _short(token.max_ms),
-                *([token.hmac_text] if options.show_hmac else []),
-            ]
-            for token in tokens
+    heads = ["TOKEN", "OWNER", "RENEWERS", "EXPIRES", "ENDS", *(["HMAC"] if options.show_hmac else [])]
+    rows = [
+        [
+            token.id,
+            str(token.owner),
+            _names(token.renewers),
+            _short(token.expiry_ms),
+            _short(token.max_ms),
+            *([token.hmac_text] if options.show_hmac else []),
         ]
-        print_table(heads, rows)
-    else:
-        print("No tokens.")
+        for token in tokens
+    ]
+    print_results(
+        options,
+        [as_json(token, with_hmac=options.show_hmac) for token in tokens],
+        lambda: print_table(heads, rows) if rows else print("No tokens."),
+    )
     return 0
 
 
@@ -272,13 +269,13 @@ def _short(at_ms: int) -> str:
 
 def as_json(token: ShownToken, *, with_hmac: bool) -> Json:
     shown: dict[str, Json] = {
-        "tokenId": token.id,
+        "token_id": token.id,
         "owner": str(token.owner),
         "requester": str(token.requester),
         "renewers": [str(renewer) for renewer in token.renewers],
-        "issueTimestamp": token.issue_ms,
-        "expiryTimestamp": token.expiry_ms,
-        "maxTimestamp": token.max_ms,
+        "issue_timestamp": token.issue_ms,
+        "expiry_timestamp": token.expiry_ms,
+        "max_timestamp": token.max_ms,
     }
     return {**shown, "hmac": token.hmac_text} if with_hmac else shown
 
@@ -293,12 +290,15 @@ def _renew(options: argparse.Namespace) -> int:
         token = _token(admin, options.id)
         if options.dry_run:
             until = "as the brokers do by default" if options.period is None else f"for {age_text(period_ms)}"
-            print(f"Would renew token {token.id} {until}: it expires {_short(token.expiry_ms)} now.")
+            text = f"Would renew token {token.id} {until}: it expires {_short(token.expiry_ms)} now."
+            value: Json = {"token_id": token.id, "expiry_timestamp": token.expiry_ms, "dry_run": True}
+            print_result(options, value, text)
             return 0
         request = RenewDelegationTokenRequest(hmac=token.hmac.reveal(), renew_period_ms=period_ms)
         answer = admin.ask(request, RenewDelegationTokenResponse)
         check(answer.error_code, None, f"token {token.id}")
-    print(f"Renewed token {token.id}: it expires {moment_text(answer.expiry_timestamp_ms)}.")
+    value = {"token_id": token.id, "expiry_timestamp": answer.expiry_timestamp_ms, "dry_run": False}
+    print_result(options, value, f"Renewed token {token.id}: it expires {moment_text(answer.expiry_timestamp_ms)}.")
     return 0
 
 
@@ -308,7 +308,8 @@ def _expire(options: argparse.Namespace) -> int:
     with security_admin(options) as admin:
         token = _token(admin, options.id)
         if options.dry_run:
-            print(f"Would end token {token.id} of {token.owner} {when}.")
+            value: Json = {"token_id": token.id, "expiry_timestamp": token.expiry_ms, "dry_run": True}
+            print_result(options, value, f"Would end token {token.id} of {token.owner} {when}.")
             return 0
         if not options.yes and not confirmed(f"End token {token.id} of {token.owner} {when}?"):
             raise Failure(f"token {token.id} was not ended")
@@ -316,5 +317,7 @@ def _expire(options: argparse.Namespace) -> int:
         request = ExpireDelegationTokenRequest(hmac=token.hmac.reveal(), expiry_time_period_ms=period_ms)
         answer = admin.ask(request, ExpireDelegationTokenResponse)
         check(answer.error_code, None, f"token {token.id}")
-    print(f"Token {token.id} ended." if options.period is None else f"Token {token.id} ends {when}.")
+    value = {"token_id": token.id, "expiry_timestamp": answer.expiry_timestamp_ms, "dry_run": False}
+    text = f"Token {token.id} ended." if options.period is None else f"Token {token.id} ends {when}."
+    print_result(options, value, text)
     return 0

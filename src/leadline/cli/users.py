@@ -4,13 +4,15 @@ The command derives the salted password. A broker keeps two keys of it, from whi
 """
 
 import argparse
-import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
+from leadline.admin.errors import Failure
+from leadline.admin.json_values import Json
 from leadline.cli import COMMANDS
-from leadline.cli.errors import Failure
-from leadline.cli.options import Commands, add_command, add_dry_run_option, add_json_option, add_yes_option, at_least
+from leadline.cli.options import Commands, add_command, add_dry_run_option, add_subcommands, add_yes_option, at_least
+from leadline.cli.output import Results, add_output_option, print_result, print_results
 from leadline.cli.passwords import add_password_options, password_of
 from leadline.cli.security_admin import SecurityAdmin, check, error_text, security_admin
 from leadline.cli.terminal import confirmed, print_table
@@ -50,10 +52,7 @@ Credentials = Mapping[ScramMechanism, int]  # the iterations
 
 
 def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser(
-        "users", prog="leadline users", help=COMMANDS["users"].help, usage="leadline users COMMAND ..."
-    )
-    subcommands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subcommands = add_subcommands(commands, "users", COMMANDS["users"].help)
     listing = add_command(
         subcommands,
         "list",
@@ -63,7 +62,7 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
         examples=LIST,
     )
     listing.add_argument("users", nargs="*", metavar="USER")
-    add_json_option(listing, "user")
+    add_output_option(listing, "user")
 
     add = add_command(
         subcommands,
@@ -105,6 +104,8 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
         )
         add_dry_run_option(leaf)
     add_password_options(add)
+    add_output_option(add)
+    add_output_option(remove, "user")
 
 
 def mechanisms_of(options: argparse.Namespace) -> list[ScramMechanism]:
@@ -131,20 +132,18 @@ def _list(options: argparse.Namespace) -> int:
         missing = [name for name in options.users if name not in users]
         if missing:
             raise _no_user(missing[0], describe_users(admin))
-    if options.json:
-        for name, credentials in users.items():
-            iterations = {mechanism.mechanism_name: count for mechanism, count in credentials.items()}
-            print(json.dumps({"user": name, "iterations": iterations}))
-    elif users:
-        rows = [
-            [name, mechanism.mechanism_name, str(credentials[mechanism])]
-            for name, credentials in users.items()
-            for mechanism in ScramMechanism
-            if mechanism in credentials
-        ]
-        print_table(["USER", "MECHANISM", "ITERATIONS"], rows)
-    else:
-        print("No users.")
+    rows = [
+        [name, mechanism.mechanism_name, str(credentials[mechanism])]
+        for name, credentials in users.items()
+        for mechanism in ScramMechanism
+        if mechanism in credentials
+    ]
+    values: list[Json] = [
+        {"user": name, "iterations": {mechanism.mechanism_name: count for mechanism, count in credentials.items()}}
+        for name, credentials in users.items()
+    ]
+    heads = ["USER", "MECHANISM", "ITERATIONS"]
+    print_results(options, values, lambda: print_table(heads, rows) if users else print("No users."))
     return 0
 
 
@@ -159,14 +158,20 @@ def _add(options: argparse.Namespace) -> int:
     with security_admin(options) as admin:
         exists = options.user in describe_users(admin, [options.user])
         what = f"{'password of' if exists else 'user'} {options.user}, by {_names(mechanisms)}"
+        value: dict[str, Json] = {
+            "user": options.user,
+            "mechanisms": [mechanism.mechanism_name for mechanism in mechanisms],
+            "existed": exists,
+            "dry_run": options.dry_run,
+        }
         if options.dry_run:
-            print(f"Would {'change the' if exists else 'add'} {what}.")
+            print_result(options, value, f"Would {'change the' if exists else 'add'} {what}.")
             return 0
         password = password_of(options, options.user)
         admin.connection.restart_timeout()  # the answer may have taken a while
         upsertions = [_upsertion(options.user, mechanism, password, options.iterations) for mechanism in mechanisms]
         _alter(admin, AlterUserScramCredentialsRequest(deletions=[], upsertions=upsertions))
-    print(f"{'Changed the' if exists else 'Added'} {what}.")
+    print_result(options, value, f"{'Changed the' if exists else 'Added'} {what}.")
     return 0
 
 
@@ -207,21 +212,25 @@ def _remove(options: argparse.Namespace) -> int:
         for name, mechanisms in gone.items():
             if not mechanisms:
                 raise Failure(f"user {name} logs in by {_names(users[name])} alone")
-            if options.dry_run:
-                print(f"Would remove user {name}, by {_names(mechanisms)}.")
-            elif not options.yes and not confirmed(f"Remove user {name}, by {_names(mechanisms)}?"):
+            asks = not (options.dry_run or options.yes)
+            if asks and not confirmed(f"Remove user {name}, by {_names(mechanisms)}?"):
                 raise Failure(f"user {name} was not removed")
-        if options.dry_run:
-            return 0
         admin.connection.restart_timeout()
         deletions = [
             AlterUserScramCredentialsRequest.ScramCredentialDeletion(name=name, mechanism=mechanism.value)
             for name, mechanisms in gone.items()
             for mechanism in mechanisms
         ]
-        _alter(admin, AlterUserScramCredentialsRequest(deletions=deletions, upsertions=[]))
-    for name, mechanisms in gone.items():
-        print(f"Removed user {name}, by {_names(mechanisms)}.")
+        if not options.dry_run:
+            _alter(admin, AlterUserScramCredentialsRequest(deletions=deletions, upsertions=[]))
+    done = "Would remove" if options.dry_run else "Removed"
+    with Results(options) as results:
+        for name, mechanisms in gone.items():
+            by: list[Json] = [mechanism.mechanism_name for mechanism in mechanisms]
+            results.add(
+                {"user": name, "mechanisms": by, "dry_run": options.dry_run},
+                partial(print, f"{done} user {name}, by {_names(mechanisms)}."),
+            )
     return 0
 
 

@@ -1,5 +1,6 @@
 """What holds for every command: help that teaches, errors in a line, and nothing imported before it is needed."""
 
+import json
 import subprocess
 import sys
 
@@ -34,6 +35,9 @@ COMMANDS = [
     "explain",
     "configs describe",
     "configs alter",
+    "log-levels list",
+    "log-levels set",
+    "log-levels reset",
     "acls list",
     "acls add",
     "acls remove",
@@ -194,3 +198,29 @@ def test_an_invalid_address_is_refused_before_any_request(
 ) -> None:
     assert main(["topics", "list", "--bootstrap-server", servers]) == 1
     assert capsys.readouterr().err == f"leadline: --bootstrap-server {message}\n"
+
+
+@pytest.mark.parametrize("output", ["--json", "--output json", "--output=jsonl"])
+def test_with_json_an_error_is_an_object_and_the_exit_code_stays(
+    output: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["topics", "alter", "x", *output.split()]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert json.loads(line) == {"error": "nothing to alter: give --partitions, --config or --delete-config"}
+
+
+def test_with_json_wrong_usage_is_an_object_and_the_exit_code_stays(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main("topics lst --output json".split())
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert json.loads(line) == {
+        "error": "no command 'lst' (did you mean list?)",
+        "usage": "leadline topics COMMAND ...",
+    }
+
+
+def test_a_stream_has_no_json_document(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main("consume x --output=json".split())
+    assert "one object a line: --output jsonl" in capsys.readouterr().err

@@ -4,8 +4,9 @@ import io
 
 from confluent_kafka.admin._config import ConfigEntry, ConfigSource
 
-from leadline.cli.configs import ShownSetting, ShownSynonym, _setting, as_json, line_of
-from leadline.cli.terminal import Paint
+from leadline.admin.settings import ShownSetting, ShownSynonym, _setting
+from leadline.cli.configs import as_json, line_of
+from leadline.cli.terminal import TextStyles
 
 STATIC, DEFAULT = ConfigSource.STATIC_BROKER_CONFIG, ConfigSource.DEFAULT_CONFIG
 
@@ -19,7 +20,7 @@ def test_a_line_is_that_of_kafka_configs() -> None:
     described.synonyms = {
         "segment.ms": entry("segment.ms", "5", ConfigSource.DYNAMIC_TOPIC_CONFIG)
     } | described.synonyms
-    assert line_of(_setting(described), Paint(io.StringIO())) == (
+    assert line_of(_setting(described), TextStyles(io.StringIO())) == (
         "  segment.ms=5 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:segment.ms=5, DEFAULT_CONFIG:log.roll.ms=9}"
     )
 
@@ -34,7 +35,7 @@ def test_the_value_in_force_is_named_though_the_client_library_keeps_one_synonym
 
 def test_a_secret_has_no_value() -> None:
     secret = ShownSetting("ssl.key.password", None, "STATIC_BROKER_CONFIG", True, True, ())
-    assert line_of(secret, Paint(io.StringIO())) == "  ssl.key.password=null sensitive=true synonyms={}"
+    assert line_of(secret, TextStyles(io.StringIO())) == "  ssl.key.password=null sensitive=true synonyms={}"
     shown = as_json(secret)
     assert isinstance(shown, dict)
     assert (shown["value"], shown["sensitive"], shown["default"]) == (None, True, False)

@@ -6,16 +6,20 @@ import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from leadline.cli.connection import ClusterConnection
+from leadline.admin.connection import ClusterConnection
 from leadline.cli.delivery import DeliveryGivenUp, DeliveryWatch, RefusedBatches
 from leadline.cli.options import connection_options
 from leadline.cli.produce.lines import lines_from
+from leadline.testing import LocalCluster
 from tests.support.broker import RunningBroker
 from tests.support.broker import leadline as started
 from tests.support.commands import COMMAND_S, LEADLINE, leadline, lines
+from tests.support.forked_commands import ATTEMPTS, run_forked
+from tests.support.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +118,55 @@ def test_the_time_of_a_record_begins_when_it_is_handed_over_not_when_the_last_on
     with pytest.raises(DeliveryGivenUp):
         watch.check()
     watch.give_up()
+
+
+REFUSED = "short-0 has only replica 1 in sync, and min.insync.replicas is 2 (NOT_ENOUGH_REPLICAS)"
+REPORTED_S = 1.0  # after so long the reason is printed, at the latest
+
+
+@pytest.fixture(scope="module")
+def short_of_replicas() -> Iterator[LocalCluster]:
+    with LocalCluster(brokers=2) as cluster:
+        cluster.create_topic("short", configs={"min.insync.replicas": 2})
+        cluster.broker(2).stop()
+        cluster.wait_for(lambda: (cluster.leader("short"), cluster.in_sync("short")) == (1, [1]))
+        yield cluster
+
+
+def test_the_reason_of_a_refusal_is_printed_within_a_second(
+    short_of_replicas: LocalCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By a clock that the test sets: no matter how long the requests take that find the reason."""
+    now = [1000.0]
+    monkeypatch.setattr("leadline.cli.delivery.time", SimpleNamespace(monotonic=lambda: now[0]))
+    options = connection_options().parse_args(["--bootstrap-server", short_of_replicas.bootstrap_servers])
+    watch = DeliveryWatch(ClusterConnection(options), "short", {"acks": "all"})
+    watch.handing_over(1)
+    watch.producer.produce("short", b"x")
+    until(lambda: watch.producer.poll(0.01) is None or watch._refused.errors)
+    while not (printed := capsys.readouterr().err) and now[0] < 1000 + REPORTED_S:
+        now[0] += 0.1  # as often as `produce` checks
+        watch.check()
+    watch.give_up()
+    assert printed.startswith(f"leadline: not stored yet: {REFUSED}; trying for ")
+
+
+def test_the_reason_of_a_refusal_is_printed_before_a_time_limit_of_a_second_is_over(
+    short_of_replicas: LocalCluster, tmp_path: Path
+) -> None:
+    """A busy machine may take all of it now and then, but not each time."""
+    (tmp_path / "record").write_text("a\n")
+    call = ["produce", "short", "--file", str(tmp_path / "record"), "--timeout", str(REPORTED_S)]
+    printed: list[str] = []
+    for _ in range(ATTEMPTS):
+        (result,) = run_forked([[*call, "--bootstrap-server", short_of_replicas.bootstrap_servers]])
+        printed = result.err.splitlines()
+        if printed[0].startswith("leadline: not stored yet"):
+            break
+    assert printed[:2] == [
+        f"leadline: not stored yet: {REFUSED}; trying for 1 s (--timeout)",
+        f"leadline: gave up: {REFUSED}",
+    ]
 
 
 def test_lines_come_as_they_are_whatever_pieces_they_are_read_in() -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from leadline.admin.errors import Failure
 from leadline.cli import main
-from leadline.cli.errors import Failure
 from leadline.cli.leader_election import partitions_in
 from leadline.model import TopicPartition
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leadline.cli.errors import Failure
+from leadline.admin.errors import Failure
 from leadline.cli.passwords import add_password_options, password_of, write_private
 
 
@@ -26,6 +26,14 @@ def test_a_file_and_stdin_have_it_in_their_first_line(tmp_path: Path, monkeypatc
     assert password("--password-file", str(tmp_path / "file")) == "s e c"
     monkeypatch.setattr("sys.stdin", io.StringIO("from stdin\n"))
     assert password("--password-stdin") == "from stdin"
+
+
+def test_a_file_that_is_no_text_is_named_without_what_it_holds(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes("geheim-grün".encode("latin-1"))
+    with pytest.raises(Failure) as failure:
+        password("--password-file", str(file))
+    assert str(failure.value) == f"{file}: expected text in UTF-8; byte 9 does not fit"
 
 
 def test_on_the_command_line_it_is_taken_with_a_warning(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from leadline.cli.output import OutputFormat
 from leadline.cli.perf import Latencies, Measurement, payloads
 
 
@@ -41,12 +42,12 @@ def test_the_summary_shows_rates_and_latencies(as_json: bool, capsys: pytest.Cap
     taken = Latencies()
     taken.add(0.002)
     run = Measurement(None, None, started=100.0, ended=102.0, count=1000, size=4_000_000, latencies={"latency": taken})
-    run.print_summary(argparse.Namespace(json=as_json))
+    run.print_summary(argparse.Namespace(output=OutputFormat.JSONL if as_json else OutputFormat.TEXT))
     shown = capsys.readouterr().out
     if as_json:
         summary = json.loads(shown)
-        assert (summary["recordsPerSecond"], summary["megabytesPerSecond"]) == (500.0, 2.0)
-        assert summary["latencyMs"]["p99.9"] == pytest.approx(2, rel=0.01)
+        assert (summary["records_per_second"], summary["megabytes_per_second"]) == (500.0, 2.0)
+        assert summary["latency_ms"]["p99.9"] == pytest.approx(2, rel=0.01)
     else:
         assert "1,000 (4.0 MB) in 2.0 s" in shown
         assert "500 records/s, 2.00 MB/s" in shown

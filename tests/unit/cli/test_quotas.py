@@ -2,8 +2,8 @@
 
 import pytest
 
+from leadline.admin.errors import Failure
 from leadline.cli import main, parse
-from leadline.cli.errors import Failure
 from leadline.cli.quotas import as_json, number_text, target_of
 
 

@@ -4,6 +4,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from leadline.cli.signals import ctrl_c, ending_signals, signal_of, terminable
 from tests.support.broker import RunningBroker, leadline
 from tests.support.commands import COMMAND_S, lines, started
 from tests.support.topics import create_topic
+from tests.support.waiting import until
 
 ENDS = [signal.SIGTERM, signal.SIGHUP]
 
@@ -100,21 +102,17 @@ def test_beside_the_main_thread_no_signals_are_set() -> None:
 
 @pytest.mark.parametrize("number", ENDS)
 def test_consume_leaves_its_group(broker: RunningBroker, number: signal.Signals) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-
     def members() -> int:
-        """librdkafka may miss the coordinator while the topic of offsets is created, and then waits in vain."""
-        try:
-            groups = admin.describe_consumer_groups(["billing"], request_timeout=10)
-            return len(groups["billing"].result(COMMAND_S).members)
-        except KafkaException:
-            return 0
+        """librdkafka may miss the coordinator while the topic of offsets is created: a new one asks again."""
+        for _ in range(6):
+            admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+            with suppress(KafkaException, TimeoutError):
+                groups = admin.describe_consumer_groups(["billing"], request_timeout=10)
+                return len(groups["billing"].result(30).members)
+        raise TimeoutError("no coordinator describes the group")
 
     process = started(broker, "consume", "orders", "--group", "billing")
-    deadline = time.monotonic() + COMMAND_S
-    while not members():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(members, "the group has a member", COMMAND_S)
     process.send_signal(number)
     _, err = process.communicate(timeout=COMMAND_S)
     assert (process.returncode, members()) == (0, 0)

@@ -21,7 +21,7 @@ from leadline.security.acls import (
 from leadline.security.authorizer import Authorizer
 from leadline.security.principal import Principal, parse_principal
 
-ANYONE_ELSE = Principal("User", "\0")  # a name that nobody has
+ANYONE_ELSE = Principal("User", "\0")  # a name that no principal has
 ANY_OTHER_HOST = "\0"
 
 

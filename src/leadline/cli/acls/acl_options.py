@@ -10,8 +10,8 @@ They have the names of kafka-acls.sh. --producer and --consumer stand for what a
 import argparse
 from collections.abc import Iterator, Sequence
 
+from leadline.admin.errors import Failure
 from leadline.cli.acls.acl_text import operation_text, option_of, type_text
-from leadline.cli.errors import Failure
 from leadline.security.acls import (
     CLUSTER_NAME,
     SUPPORTED_OPERATIONS,
@@ -58,7 +58,7 @@ def add_resource_options(parser: argparse.ArgumentParser, *, several: bool = Tru
 def add_pattern_option(parser: argparse.ArgumentParser, *, filter: bool) -> None:
     kinds = list(PatternType)[1:] if filter else [PatternType.LITERAL, PatternType.PREFIXED]
     names = ", ".join(kind.name.lower() for kind in kinds)
-    meaning = "match: all that apply to a name" if filter else "prefixed: all names that start so"
+    meaning = "match: all that apply to a name" if filter else "prefixed: all names with this prefix"
     parser.add_argument(
         "--resource-pattern-type",
         type=pattern_type,
@@ -71,14 +71,14 @@ def add_pattern_option(parser: argparse.ArgumentParser, *, filter: bool) -> None
 
 def add_rule_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("rules")
-    for name, verb in (("allow", "may"), ("deny", "may not")):
+    for name in ("allow", "deny"):
         group.add_argument(
             f"--{name}-principal",
             type=principal,
             action="append",
             default=[],
             metavar="User:NAME",
-            help=f"who {verb}; User:* is everyone; repeatable",
+            help=f"principal to {name}; User:* is everyone; repeatable",
         )
     for name in ("allow", "deny"):
         group.add_argument(
@@ -87,7 +87,7 @@ def add_rule_options(parser: argparse.ArgumentParser) -> None:
             action="append",
             default=[],
             metavar="ADDRESS",
-            help="from where, an address; repeatable (default: everywhere)",
+            help="client address; repeatable (default: any)",
         )
     group.add_argument(
         "--operation",
@@ -95,7 +95,7 @@ def add_rule_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="what, such as read, write or describe; repeatable",
+        help="operation, such as read, write or describe; repeatable",
     )
     group.add_argument("--producer", action="store_true", help="what a producer needs on topics and transactional ids")
     group.add_argument("--consumer", action="store_true", help="what a consumer needs on topics and groups")
@@ -144,11 +144,11 @@ def resources(options: argparse.Namespace) -> list[tuple[ResourceType, str]]:
 
 
 def bindings_of(options: argparse.Namespace) -> list[AclBinding]:
-    """The ACLs that the options describe. A Failure says what is missing or makes no sense."""
+    """The ACLs that the options describe. Raises Failure with the option that is missing or contradicts another."""
     operations = _operations(options)
     entries = [(who, where or WILDCARD_HOST, permission) for who, where, permission in _clients(options)]
     if not entries:
-        raise Failure("nobody to add an ACL for: give --allow-principal or --deny-principal")
+        raise Failure("no principal to add an ACL for: give --allow-principal or --deny-principal")
     return [
         AclBinding(pattern, AccessControlEntry(who, where, kind, permission))
         for pattern, kinds in operations.items()

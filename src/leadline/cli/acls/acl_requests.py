@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from leadline.cli.errors import Failure
+from leadline.admin.errors import Failure
 from leadline.cli.security_admin import SecurityAdmin, check, error_text
 from leadline.errors import ClusterAuthorizationFailed, SecurityDisabled
 from leadline.security.acls import (

@@ -2,7 +2,7 @@
 
 import shlex
 
-from leadline.cli.json_values import Json
+from leadline.admin.json_values import Json
 from leadline.security.acls import (
     WILDCARD_HOST,
     WILDCARD_RESOURCE,
@@ -71,16 +71,16 @@ def acl_row(binding: AclBinding) -> list[str]:
 
 
 def acl_json(binding: AclBinding) -> dict[str, Json]:
-    """Names and values as Kafka's admin client has them."""
+    """Values as Kafka's admin client has them."""
     pattern, entry = binding
     return {
-        "resourceType": pattern.resource_type.name,
+        "resource_type": pattern.resource_type.name,
         "name": pattern.name,
-        "patternType": pattern.pattern_type.name,
+        "pattern_type": pattern.pattern_type.name,
         "principal": entry.principal,
         "host": entry.host,
         "operation": entry.operation.name,
-        "permissionType": entry.permission.name,
+        "permission_type": entry.permission.name,
     }
 
 

@@ -1,12 +1,13 @@
 """What a broker shows of its authorizer's settings: super users, and who may use resources without ACLs.
 
-Kafka counts both as sensitive: an answer says whether they are set, and hides what they are.
+Kafka counts both as sensitive: a response says whether they are set, and hides their values.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from leadline.cli.security_admin import SecurityAdmin, error_name
+from leadline.cli.security_admin import SecurityAdmin
+from leadline.errors import error_name
 from leadline.security.acls import AclBinding
 from leadline.security.authorizer import Authorizer
 from leadline.security.principal import Principal, parse_super_users
@@ -23,7 +24,7 @@ class AuthorizerSettings:
     problem: str = ""  # why nothing at all can be seen
 
     def authorizer(self, bindings: "list[AclBinding]") -> Authorizer:
-        """One that decides by these ACLs. What is hidden counts as not set."""
+        """An authorizer that decides by these ACLs. A hidden setting counts as not set."""
         authorizer = Authorizer(self.super_users or (), self.allow_everyone or False)
         for pattern in {binding.pattern for binding in bindings}:
             authorizer.put(pattern, [binding.entry for binding in bindings if binding.pattern == pattern])

@@ -4,13 +4,16 @@
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
+from leadline.admin.errors import Failure
+from leadline.admin.formatting import count_text
+from leadline.admin.json_values import Json
 from leadline.cli import COMMANDS
 from leadline.cli.acls import why
-from leadline.cli.acls.acl_effect import ANY_OTHER_HOST, ANYONE_ELSE, changed_decisions, merged
+from leadline.cli.acls.acl_effect import ANY_OTHER_HOST, ANYONE_ELSE, ChangedDecision, changed_decisions, merged
 from leadline.cli.acls.acl_options import (
     add_pattern_option,
     add_resource_options,
@@ -23,15 +26,16 @@ from leadline.cli.acls.acl_options import (
 from leadline.cli.acls.acl_requests import create_acls, delete_acls, describe_acls
 from leadline.cli.acls.acl_text import ACL_HEADS, acl_json, acl_row, binding_text, operation_text, resource_text
 from leadline.cli.acls.authorizer_settings import authorizer_settings
-from leadline.cli.errors import Failure, print_error
-from leadline.cli.formatting import count_text
-from leadline.cli.options import add_command, add_json_option, add_yes_option
+from leadline.cli.errors import print_error
+from leadline.cli.options import add_command, add_subcommands, add_yes_option
+from leadline.cli.output import add_output_option, is_text, print_result, print_results
 from leadline.cli.security_admin import SecurityAdmin, security_admin
-from leadline.cli.terminal import Paint, confirmed, print_table
+from leadline.cli.terminal import TextStyles, confirmed, print_table
 from leadline.security.acls import (
     AccessControlEntryFilter,
     AclBinding,
     AclBindingFilter,
+    AclOperation,
     ResourcePatternFilter,
     ResourceType,
 )
@@ -58,16 +62,13 @@ ALL_ACLS = AclBindingFilter()
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser(
-        "acls", prog="leadline acls", help=COMMANDS["acls"].help, usage="leadline acls COMMAND ..."
-    )
-    subcommands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subcommands = add_subcommands(commands, "acls", COMMANDS["acls"].help)
 
     listing = add_command(
         subcommands, "list", _list, help="list ACLs", usage="acls list [RESOURCE ...] [options]", examples=LIST
     )
     listing.add_argument("--principal", type=principal, metavar="User:NAME", help="only those for this principal")
-    add_json_option(listing, "ACL")
+    add_output_option(listing, "ACL")
     add_pattern_option(listing, filter=True)
     add_resource_options(listing)
 
@@ -95,7 +96,8 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     add_yes_option(remove)
     add_pattern_option(remove, filter=True)
     for leaf in (add, remove):
-        leaf.add_argument("--dry-run", action="store_true", help="only show what would change, and for whom")
+        leaf.add_argument("--dry-run", action="store_true", help="only show which principals would gain or lose access")
+        add_output_option(leaf)
         add_resource_options(leaf)
         add_rule_options(leaf)
     why.add_to(subcommands)
@@ -108,13 +110,8 @@ def _list(options: argparse.Namespace) -> int:
     filters = [AclBindingFilter(pattern, entry) for pattern in patterns or [ResourcePatternFilter()]]
     with security_admin(options) as admin:
         bindings = _matching(admin, filters)
-    if options.json:
-        for binding in bindings:
-            print(json.dumps(acl_json(binding)))
-    elif bindings:
-        print_table(ACL_HEADS, [acl_row(binding) for binding in bindings])
-    else:
-        print("No ACLs.")
+    rows = [acl_row(binding) for binding in bindings]
+    print_results(options, map(acl_json, bindings), lambda: print_table(ACL_HEADS, rows) if rows else print("No ACLs."))
     return 0
 
 
@@ -127,18 +124,27 @@ def _add(options: argparse.Namespace) -> int:
     with security_admin(options) as admin:
         before = describe_acls(admin, ALL_ACLS)
         new = [binding for binding in bindings if binding not in before]
-        _print_bindings("=", [binding for binding in bindings if binding in before], Paint.dim, "there already")
-        if options.dry_run:
-            _print_bindings("+", new, Paint.cyan)
-            _print_effect(admin, before, [*before, *new])
-            print(f"Would add {count_text(len(new), 'ACL')}.")
-            return 0
-        errors = create_acls(admin, new) if new else {}
+        existing = [binding for binding in bindings if binding in before]
+        effect = _effect(admin, before, [*before, *new]) if options.dry_run else None
+        errors = create_acls(admin, new) if new and not options.dry_run else {}
     added = [binding for binding in new if binding not in errors]
-    _print_bindings("+", added, Paint.cyan)
+
+    def print_added() -> None:
+        _print_bindings("=", existing, TextStyles.dim, "there already")
+        _print_bindings("+", added, TextStyles.cyan)
+        if effect is not None:
+            _print_effect(effect)
+        print(f"{'Would add' if options.dry_run else 'Added'} {count_text(len(added), 'ACL')}.")
+
+    value: Json = {
+        "added": [acl_json(binding) for binding in added],
+        "existing": [acl_json(binding) for binding in existing],
+        "changes": [] if effect is None else effect.as_json(),
+        "dry_run": options.dry_run,
+    }
     for binding, error in errors.items():
         print_error(f"{binding_text(binding)}: {error}")
-    print(f"Added {count_text(len(added), 'ACL')}.")
+    print_result(options, value, print_added)
     return 1 if errors else 0
 
 
@@ -147,13 +153,19 @@ def _remove(options: argparse.Namespace) -> int:
     with security_admin(options) as admin:
         before = describe_acls(admin, ALL_ACLS)
         gone = [binding for binding in before if any(filter.matches(binding) for filter in filters)]
+        value: dict[str, Json] = {"removed": [acl_json(binding) for binding in gone], "changes": []}
+        value["dry_run"] = options.dry_run
         if not gone:
-            print("No ACL matches: nothing to remove.")
+            print_result(options, value, "No ACL matches: nothing to remove.")
             return 0
-        _print_bindings("-", gone, Paint.red)
+        if is_text(options):
+            _print_bindings("-", gone, TextStyles.red)
         if options.dry_run:
-            _print_effect(admin, before, [binding for binding in before if binding not in gone])
-            print(f"Would remove {count_text(len(gone), 'ACL')}.")
+            effect = _effect(admin, before, [binding for binding in before if binding not in gone])
+            if is_text(options):
+                _print_effect(effect)
+            value["changes"] = effect.as_json()
+            print_result(options, value, f"Would remove {count_text(len(gone), 'ACL')}.")
             return 0
         if not options.yes and not confirmed(f"Remove {count_text(len(gone), 'ACL')}?"):
             raise Failure("no ACL was removed")
@@ -164,23 +176,49 @@ def _remove(options: argparse.Namespace) -> int:
         for error in (errors := delete_acls(admin, exact)):
             print_error(error)
     if not errors:
-        print(f"Removed {count_text(len(gone), 'ACL')}.")
+        print_result(options, value, f"Removed {count_text(len(gone), 'ACL')}.")
     return 1 if errors else 0
 
 
 def _print_bindings(
-    sign: str, bindings: Sequence[AclBinding], colour: Callable[[Paint, str], str], remark: str = ""
+    sign: str, bindings: Sequence[AclBinding], colour: Callable[[TextStyles, str], str], remark: str = ""
 ) -> None:
-    paint = Paint(sys.stdout)
+    paint = TextStyles(sys.stdout)
     for binding in bindings:
         text = f"{sign} {paint.escape(binding_text(binding))}{f' ({remark})' if remark else ''}"
         print(colour(paint, text))
 
 
-def _print_effect(admin: SecurityAdmin, before: Sequence[AclBinding], after: Sequence[AclBinding]) -> None:
+class AclEffect(NamedTuple):
+    """The decisions that would change, and what cannot be seen from here."""
+
+    changes: Sequence[tuple[ChangedDecision, Sequence[AclOperation]]]
+    blind_spots: Sequence[str]
+
+    def as_json(self) -> list[Json]:
+        """A principal or a host of null stands for anyone else, or any other."""
+        return [
+            {
+                "principal": None if change.principal == ANYONE_ELSE else str(change.principal),
+                "host": None if change.host == ANY_OTHER_HOST else change.host,
+                "resource_type": change.resource_type.name,
+                "name": change.name,
+                "allowed": change.allowed,
+                "operations": [operation.name for operation in operations],
+            }
+            for change, operations in self.changes
+        ]
+
+
+def _effect(admin: SecurityAdmin, before: Sequence[AclBinding], after: Sequence[AclBinding]) -> AclEffect:
     settings = authorizer_settings(admin)
     topics = [(ResourceType.TOPIC, name) for name in admin.client.topics()]
     changes = merged(changed_decisions(before, after, topics, settings.authorizer))
+    return AclEffect(changes, list(settings.blind_spots()))
+
+
+def _print_effect(effect: AclEffect) -> None:
+    changes = effect.changes
     if not changes:
         print("No decision changes.")
     else:
@@ -198,5 +236,5 @@ def _print_effect(admin: SecurityAdmin, before: Sequence[AclBinding], after: Seq
         print_table(["PRINCIPAL", "HOST", "RESOURCE", "CHANGE", "OPERATIONS"], rows)
         if len(changes) > CHANGES_SHOWN:
             print(f"... and {len(changes) - CHANGES_SHOWN} more")
-    for spot in settings.blind_spots():
+    for spot in effect.blind_spots:
         print(f"Not seen: {spot}.")

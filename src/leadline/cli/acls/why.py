@@ -1,10 +1,11 @@
 """leadline acls why: which rule decides whether a principal may do something, and what cannot be seen from here."""
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 
+from leadline.admin.errors import Failure
+from leadline.admin.json_values import Json
 from leadline.cli.acls.acl_options import add_resource_options, host, operation, principal, resources
 from leadline.cli.acls.acl_requests import NO_AUTHORIZER, NoAuthorizer, describe_acls
 from leadline.cli.acls.acl_text import (
@@ -16,11 +17,10 @@ from leadline.cli.acls.acl_text import (
     type_text,
 )
 from leadline.cli.acls.authorizer_settings import ALLOW_EVERYONE, AuthorizerSettings, authorizer_settings
-from leadline.cli.errors import Failure
-from leadline.cli.json_values import Json
 from leadline.cli.options import Commands, add_command
+from leadline.cli.output import add_output_option, print_result
 from leadline.cli.security_admin import security_admin
-from leadline.cli.terminal import Paint
+from leadline.cli.terminal import TextStyles
 from leadline.config.values import InvalidSetting
 from leadline.security.acls import (
     SUPPORTED_OPERATIONS,
@@ -62,11 +62,13 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
         examples=WHY,
         description=DESCRIPTION.strip(),
     )
-    parser.add_argument("--principal", type=principal, required=True, metavar="User:NAME", help="who asks")
-    parser.add_argument("--operation", type=operation, required=True, metavar="NAME", help="what for")
-    parser.add_argument("--host", type=host, metavar="ADDRESS", help="from where (default: a host that no ACL names)")
+    parser.add_argument("--principal", type=principal, required=True, metavar="User:NAME", help="principal")
+    parser.add_argument("--operation", type=operation, required=True, metavar="NAME", help="operation")
+    parser.add_argument(
+        "--host", type=host, metavar="ADDRESS", help="client address (default: a host that no ACL names)"
+    )
     parser.add_argument("--super-users", metavar="LIST", help="super.users of the brokers: User:a;User:b")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_output_option(parser)
     add_resource_options(parser, several=False)
 
 
@@ -85,15 +87,13 @@ def _why(options: argparse.Namespace) -> int:
         try:
             bindings = describe_acls(admin, filter)
         except NoAuthorizer:
-            print(json.dumps({"allowed": True, "reason": NO_AUTHORIZER}) if options.json else NO_AUTHORIZER)
+            print_result(options, {"allowed": True, "reason": NO_AUTHORIZER}, NO_AUTHORIZER)
             return 0
     decision = settings.authorizer(bindings).decide(who, where, options.operation, kind, name)
     spots = list(_blind_spots(settings, decision))
     question = Question(who, where, options.operation, kind, name)
-    if options.json:
-        print(json.dumps(as_json(question, decision, spots)))
-    else:
-        print(*text_lines(question, decision, bindings, spots, Paint(sys.stdout)), sep="\n")
+    text = "\n".join(text_lines(question, decision, bindings, spots, TextStyles(sys.stdout)))
+    print_result(options, as_json(question, decision, spots), text)
     return 0
 
 
@@ -118,13 +118,13 @@ class Question:
         return ANY_HOST if self.where == "\0" else self.where
 
     def concerns(self, binding: AclBinding) -> bool:
-        """Whether an ACL is about this client, whatever the operation."""
+        """Whether an ACL names this client, for any operation."""
         entry = binding.entry
         return entry.principal in (str(self.who), WILDCARD_PRINCIPAL) and entry.host in (self.where, WILDCARD_HOST)
 
 
 def _blind_spots(settings: AuthorizerSettings, decision: AclDecision) -> Iterator[str]:
-    """What is hidden and could decide otherwise."""
+    """The hidden settings that could change the decision."""
     for spot in settings.blind_spots():
         is_idle = spot.startswith(ALLOW_EVERYONE) and decision.reason is not Reason.NO_ACL_FOUND
         if not (is_idle or (decision.allowed and decision.reason is Reason.ALLOWED_BY_ACL)):
@@ -132,7 +132,7 @@ def _blind_spots(settings: AuthorizerSettings, decision: AclDecision) -> Iterato
 
 
 def text_lines(
-    question: Question, decision: AclDecision, bindings: list[AclBinding], spots: list[str], paint: Paint
+    question: Question, decision: AclDecision, bindings: list[AclBinding], spots: list[str], paint: TextStyles
 ) -> Iterator[str]:
     verb = "may" if decision.allowed else "may not"
     what = f"{operation_text(question.operation)} on {resource_text(question.kind, question.name)}"
@@ -168,10 +168,10 @@ def as_json(question: Question, decision: AclDecision, spots: list[str]) -> Json
         "principal": str(question.who),
         "host": None if question.where == "\0" else question.where,
         "operation": question.operation.name,
-        "resourceType": question.kind.name,
+        "resource_type": question.kind.name,
         "name": question.name,
         "allowed": decision.allowed,
         "reason": decision.reason.name,
         "rule": None if decision.binding is None else acl_json(decision.binding),
-        "notSeen": spots,
+        "not_seen": spots,
     }

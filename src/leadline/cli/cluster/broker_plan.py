@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from leadline.cli.metrics_address import MetricsAddress
 from leadline.cli.supervisor.broker_output import OutputFile
 from leadline.cli.supervisor.broker_process import BrokerProcess
 
@@ -22,6 +23,7 @@ class BrokerPlan(NamedTuple):
     port: int
     folder: Path
     settings: Mapping[str, str]
+    metrics: MetricsAddress | None = None
 
     @property
     def settings_file(self) -> Path:
@@ -34,14 +36,27 @@ class BrokerPlan(NamedTuple):
     @property
     def process(self) -> BrokerProcess:
         """A process for it, which is not started."""
-        return BrokerProcess(self.id, [str(self.settings_file)], self.folder / DATA_FOLDER, OutputFile(self.log))
+        return BrokerProcess(self.id, self.arguments, self.folder / DATA_FOLDER, OutputFile(self.log))
+
+    @property
+    def arguments(self) -> list[str]:
+        """Of `leadline start`."""
+        metrics = [] if self.metrics is None else ["--metrics", str(self.metrics)]
+        return [str(self.settings_file), *metrics]
 
     def write_settings(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.settings_file.write_text(HEAD + "".join(f"{name}={value}\n" for name, value in self.settings.items()))
 
 
-def plans(folder: Path, count: int, first_port: int, connect: str, overrides: Mapping[str, str]) -> list[BrokerPlan]:
+def plans(
+    folder: Path,
+    count: int,
+    first_port: int,
+    connect: str,
+    overrides: Mapping[str, str],
+    metrics: MetricsAddress | None = None,
+) -> list[BrokerPlan]:
     """As many replicas as brokers, at most three. With three, writes continue while one broker is away."""
     replication_factor = str(min(3, count))
     min_isr = "2" if count >= 3 else "1"
@@ -62,7 +77,8 @@ def plans(folder: Path, count: int, first_port: int, connect: str, overrides: Ma
             "listeners": f"PLAINTEXT://{HOST}:{port}",
             "log.dirs": str(broker_folder / DATA_FOLDER),
         }
-        broker_plans.append(BrokerPlan(id, port, broker_folder, identity | common))
+        address = None if metrics is None else metrics.shifted(id - 1)
+        broker_plans.append(BrokerPlan(id, port, broker_folder, identity | common, address))
     return broker_plans
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from leadline.admin.errors import Failure
 from leadline.cli import COMMANDS
 from leadline.cli.cluster.broker_plan import (
     DATA_FOLDER,
@@ -25,8 +26,9 @@ from leadline.cli.cluster.broker_plan import (
 )
 from leadline.cli.cluster.supervisor import ClusterSupervisor
 from leadline.cli.cluster.zookeeper_server import ServerFailed, ToolMissing, ZooKeeperServer
-from leadline.cli.errors import Failure, print_error
-from leadline.cli.options import add_command, at_least, key_value
+from leadline.cli.errors import print_error
+from leadline.cli.metrics_address import MAX_PORT, metrics_address
+from leadline.cli.options import add_command, add_subcommands, at_least, key_value
 from leadline.cli.processes import holder_of, listener_on, process_text
 from leadline.cli.terminal import StatusLine
 from leadline.config.broker import broker_settings
@@ -50,10 +52,7 @@ cleanly. A cluster that is started on the same directory again continues with it
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser(
-        "cluster", prog="leadline cluster", help=COMMANDS["cluster"].help, usage="leadline cluster COMMAND ..."
-    )
-    subcommands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subcommands = add_subcommands(commands, "cluster", COMMANDS["cluster"].help)
     up = add_command(
         subcommands,
         "up",
@@ -81,6 +80,12 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         "--zookeeper-port", type=at_least(1), metavar="N", help="port of the ZooKeeper (default 2181, or a free port)"
     )
     up.add_argument(
+        "--metrics",
+        type=metrics_address,
+        metavar="HOST:PORT",
+        help="serve metrics of the first broker there; the others use the next ports (default: off)",
+    )
+    up.add_argument(
         "--set",
         type=key_value,
         action="append",
@@ -91,7 +96,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 
 
 def _check(options: argparse.Namespace, count: int) -> None:
-    """Refuse what is certain to fail, before anything is started."""
+    """Refuse a start that is certain to fail, before any process is started."""
     overrides = dict(options.set)
     for name in OWN_SETTINGS:
         if name in overrides:
@@ -100,13 +105,17 @@ def _check(options: argparse.Namespace, count: int) -> None:
         raise Failure("--zookeeper-port: with --zookeeper no ZooKeeper is started")
     if (options.zookeeper_port or 0) > 65_535:
         raise Failure(f"--zookeeper-port {options.zookeeper_port}: a port is a number from 1 to 65535")
+    if options.metrics is not None and options.metrics.port + count - 1 > MAX_PORT:
+        raise Failure(f"--metrics {options.metrics}: {count} brokers need ports up to {MAX_PORT} at most")
     if options.port + count - 1 > 65_535:
         raise Failure(f"--port {options.port}: {count} brokers need the ports up to {options.port + count - 1}")
     try:
-        for plan in plans(options.dir, count, options.port, "localhost", overrides):
+        for plan in plans(options.dir, count, options.port, "localhost", overrides, options.metrics):
             broker_settings(plan.settings)
             if not _is_free(plan.port):
                 raise Failure(_taken(plan.port, "--port"))
+            if plan.metrics is not None and not _is_free(plan.metrics.port):
+                raise Failure(_taken(plan.metrics.port, "--metrics"))
             if (pid := holder_of(plan.folder / DATA_FOLDER)) is not None:
                 raise Failure(f"broker {plan.id} of {options.dir} is already running: {process_text(pid)}")
         if options.zookeeper_port is not None and not _is_free(options.zookeeper_port):
@@ -153,7 +162,7 @@ def _up(options: argparse.Namespace) -> int:
     folder = options.dir.resolve()
     with StatusLine() as status, _zookeeper(options, folder / "zookeeper", status) as server:
         connect = options.zookeeper if server is None else server.connect
-        members = plans(folder, count, options.port, connect, dict(options.set))
+        members = plans(folder, count, options.port, connect, dict(options.set), options.metrics)
         return asyncio.run(ClusterSupervisor(members, server, connect, status, started_s).run())
 
 

@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from leadline import __version__
+from leadline.admin.connection import DEFAULT_SERVER
+from leadline.admin.errors import Failure
+from leadline.admin.formatting import count_text, time_text
 from leadline.cli.cluster.broker_plan import HOST, BrokerPlan
 from leadline.cli.cluster.zookeeper_server import ZooKeeperServer
-from leadline.cli.errors import Failure, print_error
-from leadline.cli.formatting import count_text, time_text
-from leadline.cli.options import DEFAULT_SERVER
+from leadline.cli.errors import print_error
+from leadline.cli.metrics_address import metrics_url
 from leadline.cli.supervisor.broker_process import BrokerProcess, exit_text, now_text
 from leadline.cli.supervisor.supervision import HAVE_PROCESS, ProcessState, SupervisionPolicy
 from leadline.cli.supervisor.supervisor import Supervisor
@@ -70,7 +72,7 @@ class ClusterSupervisor(Supervisor):
             self.stop()
 
     async def all_serve(self) -> None:
-        """Wait until each broker knows all others. Then report, and watch for what has no event."""
+        """Wait until each broker knows all others. Then report, and poll for changes that raise no event."""
         for plan in self.plans.values():
             while not self.plans.keys() <= await asyncio.to_thread(brokers_reported_by, plan):  # noqa: ASYNC110  nothing announces it
                 await asyncio.sleep(POLL_S)
@@ -86,12 +88,12 @@ class ClusterSupervisor(Supervisor):
         where = "" if f"{HOST}:{port}" == DEFAULT_SERVER else f" --bootstrap-server {HOST}:{port}"
         pids = [self.members[plan.id].pid for plan in plans]
         rows = [
-            [f"broker {plan.id}", f"{HOST}:{plan.port}", f"pid {pid}", short_path(plan.log)]
+            [f"broker {plan.id}", f"{HOST}:{plan.port}", f"pid {pid}", short_path(plan.log), _metrics_text(plan)]
             for plan, pid in zip(plans, pids, strict=True)
         ]
-        zookeeper = ["", ""]
+        zookeeper = ["", "", ""]
         if self.zookeeper is not None:
-            zookeeper = [f"pid {self.zookeeper.process.pid}", short_path(self.zookeeper.log)]
+            zookeeper = [f"pid {self.zookeeper.process.pid}", short_path(self.zookeeper.log), ""]
         rows.insert(0, ["zookeeper", self.connect, *zookeeper])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         examples = [f"leadline topics create orders --partitions 6{where}"]
@@ -135,7 +137,9 @@ class ClusterSupervisor(Supervisor):
         if member.restarted_pid is not None:
             what = f"broker {member.id} (pid {member.restarted_pid}) ended"
             member.restarted_pid = None
-        command = f"leadline start {short_path(self.plans[member.id].settings_file)}"
+        plan = self.plans[member.id]
+        metrics = "" if plan.metrics is None else f" --metrics {plan.metrics}"
+        command = f"leadline start {short_path(plan.settings_file)}{metrics}"
         self._print(f"{now_text()} {what}; {self._running_text()}. To start it again: {command}")
 
     def _running_text(self) -> str:
@@ -180,6 +184,10 @@ class ClusterSupervisor(Supervisor):
     def _print(self, *lines: str) -> None:
         self._status.show("")
         print_or_drop("\n".join(lines))
+
+
+def _metrics_text(plan: BrokerPlan) -> str:
+    return metrics_url(plan.metrics) if plan.metrics is not None and plan.metrics.port else ""
 
 
 def brokers_reported_by(plan: BrokerPlan, timeout_s: float = ANSWER_S) -> set[int]:

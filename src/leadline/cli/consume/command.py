@@ -4,7 +4,7 @@ Text is what Kafka's console consumer prints: the value alone, or with --print, 
 
     CreateTime:1700000000000   Partition:0   Offset:42   name:value,name:value   key   value
 
-JSON is one object a line. Bytes that are not UTF-8 are base64 there, under keyBase64 and valueBase64.
+JSON is one object a line. Bytes that are not UTF-8 are base64 there, under key_base64 and value_base64.
 
 Without --group, partitions are read directly and no offset is committed. With it, the group assigns the partitions, and
 the offsets of printed records are committed.
@@ -18,19 +18,21 @@ from collections.abc import Sequence
 from threading import Event
 from typing import TYPE_CHECKING
 
+from leadline.admin.connection import ClusterConnection
+from leadline.admin.errors import Failure, client_error_text
+from leadline.admin.formatting import size_text
+from leadline.admin.leaders import leader_problem, partitions_with_leader
+from leadline.admin.offsets import offset_ranges
+from leadline.admin.partitions import OffsetRange
+from leadline.admin.record_format import FIELDS, as_json, as_text
+from leadline.admin.times import moment_ms
 from leadline.cli import COMMANDS
-from leadline.cli.connection import ClusterConnection
-from leadline.cli.consume.record_format import FIELDS, as_json, as_text
-from leadline.cli.consume.topic_reader import STALL_S, StallWatch, TopicReader
-from leadline.cli.errors import Failure, client_error_text, print_error
-from leadline.cli.formatting import size_text
-from leadline.cli.leaders import leader_problem, partitions_with_leader
-from leadline.cli.offsets import offset_ranges
+from leadline.cli.consume.topic_reader import CLOSE_S, FAILED_CLOSE_S, STALL_S, StallWatch, TopicReader, leave
+from leadline.cli.errors import print_error
 from leadline.cli.options import add_command, at_least, escaped
-from leadline.cli.partitions import OffsetRange
+from leadline.cli.output import add_output_option, is_text
 from leadline.cli.signals import ctrl_c
-from leadline.cli.terminal import Paint, StatusLine
-from leadline.cli.times import moment_ms
+from leadline.cli.terminal import StatusLine, TextStyles
 from leadline.model import TopicPartition as Partition
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ EXAMPLES = """
   leadline consume orders                                     new records, until Ctrl-C
   leadline consume orders --from-beginning --to-end           all records, then exit
   leadline consume orders --offset -10 --to-end               the last 10 records of each partition
-  leadline consume orders --from-time -1h --format json | jq .value
+  leadline consume orders --from-time -1h --output jsonl | jq .value
   leadline consume orders --from-time 2024-05-01T12:00 --max 100
   leadline consume orders --partition 0 --offset 42 --max 1 --print key,timestamp,headers
   leadline consume orders --group billing                     as a member of a group, which commits offsets
@@ -78,7 +80,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     how.add_argument("--group", metavar="G", help="read as a member of this group, from its committed offsets")
     how.add_argument("--isolation", choices=["read_committed", "read_uncommitted"], default="read_uncommitted")
     out = parser.add_argument_group("what to write")
-    out.add_argument("--format", choices=["text", "json"], default="text")
+    add_output_option(out, "record", stream=True)
     out.add_argument(
         "--print",
         type=fields,
@@ -113,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
     group = options.group or connection.properties.get("group.id")
     if group is not None and (options.partition or options.offset is not None or options.from_time is not None):
         raise Failure("--group assigns partitions and offsets: leave out --partition, --offset and --from-time")
-    layout = as_json(options.print) if options.format == "json" else as_text(options.print, options.key_separator)
+    layout = as_text(options.print, options.key_separator) if is_text(options) else as_json(options.print)
     reader = TopicReader(options.topic, options.max, {} if options.to_end else None, layout, group is not None)
     consumer = connection.consumer(
         {
@@ -126,15 +128,18 @@ def run(options: argparse.Namespace) -> int:
             **({"fetch.wait.max.ms": "100"} if options.to_end else {}),  # an empty fetch shows the end
         }
     )
+    leave_s = FAILED_CLOSE_S
     try:
         numbers = sorted(connection.partitions_of(consumer, options.topic))
         if group is not None:
             _join(consumer, reader)
         else:
             _assign(connection, consumer, reader, options, numbers)
-        return _read(connection, consumer, reader)
+        code = _read(connection, consumer, reader, summarizes=is_text(options))
+        leave_s = min(connection.timeout_s, CLOSE_S)
+        return code
     finally:
-        consumer.close()
+        leave(consumer, leave_s)
 
 
 def _join(consumer: "Consumer", reader: TopicReader) -> None:
@@ -166,6 +171,9 @@ def _assign(
     ranges = _offset_ranges(connection, consumer, reader, positions, needed=options.from_time is not None)
     for position in positions:
         if (at := ranges.get(Partition(position.topic, position.partition))) is None:
+            if reader.ends is not None:
+                place = f"{position.topic}-{position.partition}"
+                raise Failure(f"{place}: no leader, or one that does not answer: the topic cannot be read to its end")
             position.offset = logical_offset(options)
             continue
         position.offset = start_offset(options, position, at.start, at.end)
@@ -247,20 +255,21 @@ def _seek_time(
             reader.ends.pop(position.partition, None)
 
 
-def _read(connection: ClusterConnection, consumer: "Consumer", reader: TopicReader) -> int:
+def _read(connection: ClusterConnection, consumer: "Consumer", reader: TopicReader, *, summarizes: bool) -> int:
     """Print records until the end or Ctrl-C, then a summary."""
     started = time.monotonic()
     with ctrl_c() as pressed:
         _write_records(connection, consumer, reader, pressed)
-    if pressed.is_set():
-        print(file=sys.stderr)  # the terminal wrote ^C there
-    print(reader.summary(time.monotonic() - started), file=sys.stderr)
+    if summarizes:
+        if pressed.is_set():
+            print(file=sys.stderr)  # the terminal wrote ^C there
+        print(reader.summary(time.monotonic() - started), file=sys.stderr)
     return 130 if pressed.is_set() and reader.is_bounded else 0
 
 
 def _write_records(connection: ClusterConnection, consumer: "Consumer", reader: TopicReader, ended: Event) -> None:
     out = sys.stdout.buffer
-    paint, piped = Paint(sys.stdout), not sys.stdout.isatty()
+    paint, piped = TextStyles(sys.stdout), not sys.stdout.isatty()
     shown, stall = 0.0, StallWatch(connection, consumer, reader)
     with StatusLine() as status:
         while not (reader.finished or ended.is_set()):

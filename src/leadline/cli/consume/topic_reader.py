@@ -3,13 +3,15 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from threading import Thread
 from typing import TYPE_CHECKING
 
-from leadline.cli.connection import ClusterConnection
-from leadline.cli.consume.record_format import Layout
-from leadline.cli.errors import Failure, client_error_text, print_error
-from leadline.cli.formatting import size_text, time_text
-from leadline.cli.leaders import leader_problem
+from leadline.admin.connection import ClusterConnection
+from leadline.admin.errors import Failure, client_error_text, is_about_group
+from leadline.admin.formatting import size_text, time_text
+from leadline.admin.leaders import leader_problem
+from leadline.admin.record_format import Layout
+from leadline.cli.errors import print_error
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
@@ -18,7 +20,22 @@ if TYPE_CHECKING:
 NO_ASSIGNMENT = "the group has assigned no partition to this member yet"
 
 
+PROBLEM_S = 2.0  # to find out why no record arrives, unless --timeout is shorter
 STALL_S = 3.0  # without a record, until the reason is printed
+CLOSE_S = 5.0  # until a member gives up leaving its group
+FAILED_CLOSE_S = 0.5  # the same after --timeout is over
+
+
+def leave(consumer: "Consumer", limit_s: float) -> None:
+    """Close a consumer. A member commits and leaves its group, for which librdkafka waits without a limit.
+
+    If no coordinator answers, the closing thread is left behind: it ends with the process.
+    """
+    closing = Thread(target=consumer.close, name="close", daemon=True)
+    closing.start()
+    closing.join(limit_s)
+    if closing.is_alive():
+        print_error(f"no coordinator answered within {limit_s:g} s: the group was not left, and offsets may be missing")
 
 
 @dataclass(slots=True)
@@ -50,6 +67,8 @@ class TopicReader:
         for message in messages:
             partition, offset = message.partition() or 0, message.offset() or 0
             if (error := message.error()) is not None:
+                if is_about_group(error) and not self.stores_offsets:
+                    continue
                 if error.code() != KafkaError._PARTITION_EOF:
                     raise Failure(f"{self.topic}: {client_error_text(error)}")
                 if self.ends is not None:
@@ -87,18 +106,18 @@ class StallWatch:
         self._printed = ""
 
     def check(self) -> None:
-        now = time.monotonic()
-        if now - max(self._since, self._checked) < STALL_S:
+        """After STALL_S, and again whenever as much time is over; a last time when --timeout is."""
+        now, limit_s = time.monotonic(), self._connection.timeout_s
+        is_over = now - self._since >= limit_s
+        if now - max(self._since, self._checked) < STALL_S and not (is_over and self._checked < self._since + limit_s):
             return
         self._checked = now
-        problem = self._problem()
-        if not self._consumer.assignment():
-            problem = NO_ASSIGNMENT
+        problem = self._problem() if self._consumer.assignment() else NO_ASSIGNMENT
+        if is_over and self._is_fatal(problem):
+            raise Failure(f"{problem}: the topic cannot be read to its end")
         if problem and problem != self._printed:
             self._printed = problem
             print_error(f"{problem}; waiting")
-        if self._is_fatal(problem) and now - self._since > self._connection.timeout_s + STALL_S:
-            raise Failure(f"{problem}: the topic cannot be read to its end")
 
     def _is_fatal(self, problem: str) -> bool:
         """A member without partitions may wait for ever, unless it reads to the end."""
@@ -110,7 +129,7 @@ class StallWatch:
         partitions = [assigned.partition for assigned in self._consumer.assignment()]
         if self._reader.ends is not None:
             partitions = [number for number in partitions if number in self._reader.ends]
-        self._connection.restart_timeout()
+        self._connection.restart_timeout(PROBLEM_S)
         try:
             cluster = self._connection.metadata(self._consumer)
         except Failure as error:

@@ -18,12 +18,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 
+from leadline.admin.errors import Failure
+from leadline.admin.formatting import count_text, size_text, time_text
 from leadline.cli import COMMANDS
 from leadline.cli.demo.orders import BROKEN, BUSIEST, SHOPS, OrderWriter
-from leadline.cli.errors import Failure, reports_errors
-from leadline.cli.formatting import size_text, time_text
-from leadline.cli.pipeline.job import count_text, job
-from leadline.cli.terminal import Paint
+from leadline.cli.errors import reports_errors
+from leadline.cli.pipeline.job import job
+from leadline.cli.processes import processes_of_session
+from leadline.cli.terminal import TextStyles
 
 if TYPE_CHECKING:
     from leadline.spark.client.cluster import ClusterClient
@@ -83,7 +85,7 @@ class Demo:
     def __init__(self, folder: Path, rate: int, cleanup: ExitStack) -> None:
         self.folder, self.rate, self._cleanup = folder, rate, cleanup
         self.table = folder / "orders-table"
-        self.paint, self._step = Paint(sys.stdout), 0
+        self.paint, self._step = TextStyles(sys.stdout), 0
         self.server = ""
 
     def run(self) -> None:
@@ -288,10 +290,9 @@ def _stop(process: "subprocess.Popen[bytes] | subprocess.Popen[str]") -> None:
 
 def _kill(process: "subprocess.Popen[bytes] | subprocess.Popen[str]") -> None:
     """Kill the whole session of a process: Spark's Java has its own process group in it."""
-    for pid in [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]:
+    for pid in processes_of_session(process.pid):
         with suppress(ProcessLookupError):
-            if os.getsid(pid) == process.pid:
-                os.kill(pid, signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
     process.wait()
 
 

@@ -12,14 +12,16 @@ import os
 import sys
 from functools import partial
 
+from leadline.admin.errors import Failure
 from leadline.cli import COMMANDS
 from leadline.cli.dump_log.dump_row import Reader
 from leadline.cli.dump_log.index_files import SegmentBatches, read_index, read_snapshot, read_time_index, read_txn_index
 from leadline.cli.dump_log.log_file import read_log
 from leadline.cli.dump_log.text_files import TEXT_FILES
-from leadline.cli.errors import Failure, print_error
-from leadline.cli.options import add_command, add_json_option
-from leadline.cli.terminal import Paint
+from leadline.cli.errors import print_error
+from leadline.cli.options import add_command
+from leadline.cli.output import add_output_option, is_text
+from leadline.cli.terminal import TextStyles
 from leadline.errors import CorruptFile
 from leadline.log import names
 
@@ -53,7 +55,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     parser.add_argument("--deep", action="store_true", help="print the records of each batch")
     parser.add_argument("--data", action="store_true", help="print the keys and values of records; implies --deep")
     parser.add_argument("--check", action="store_true", help="compare each index with its .log file")
-    add_json_option(parser, "line")
+    add_output_option(parser, "line", stream=True)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -66,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
 class LogDump:
     def __init__(self, options: argparse.Namespace) -> None:
         self._options, self.failed = options, False
-        self._paint = Paint(sys.stdout)
+        self._paint, self._is_text = TextStyles(sys.stdout), is_text(options)
 
     def path(self, path: str) -> None:
         if not os.path.lexists(path):
@@ -82,16 +84,16 @@ class LogDump:
             self._file(file)
 
     def _file(self, path: str) -> None:
-        if not self._options.json:
+        if self._is_text:
             print(f"Dumping {self._paint.bold(path)}")
         try:
             for row in reader_of(path, self._options)(path):
                 if isinstance(row, CorruptFile):
                     self._report(row)
-                elif self._options.json:
-                    print(row.json(path))
-                else:
+                elif self._is_text:
                     print(self._paint.escape(row.text()))
+                else:
+                    print(row.json(path))
         except (CorruptFile, Failure) as error:
             self._report(error)
         except BrokenPipeError:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from leadline.admin.json_values import Json
 from leadline.cli.dump_log.dump_row import DumpRow, Rows
 from leadline.cli.dump_log.log_file import batches_in
-from leadline.cli.json_values import Json
 from leadline.errors import CorruptFile
 from leadline.log import txn_index
 from leadline.log.index import OffsetIndex, TimeIndex

@@ -3,8 +3,8 @@
 import os
 from collections.abc import Iterator
 
+from leadline.admin.json_values import Json
 from leadline.cli.dump_log.dump_row import DumpRow, Rows, Value
-from leadline.cli.json_values import Json
 from leadline.errors import CorruptFile, WireError
 from leadline.records.batch import HEADER_BYTES, Header, check_frame, crc_of, header_at, sequence_after
 from leadline.records.control import ControlType, control_type, read_end_marker

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from leadline.admin.json_values import Json
 from leadline.cli.dump_log.dump_row import DumpRow, Reader, Rows
-from leadline.cli.json_values import Json
 from leadline.config.properties import parse_properties
 from leadline.errors import CorruptFile
 from leadline.log import checkpoints, names

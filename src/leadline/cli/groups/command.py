@@ -5,28 +5,33 @@ registries. Kafka's own tool shows consumers only.
 """
 
 import argparse
-import json
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
-from leadline.cli import COMMANDS
-from leadline.cli.connection import ClusterConnection, administer
-from leadline.cli.diagnosis import ServerAddress
-from leadline.cli.errors import Failure, client_error_text
-from leadline.cli.groups import reset_offsets
-from leadline.cli.groups.describe import describe, group_names
-from leadline.cli.groups.group import (
+from leadline.admin.connection import ClusterConnection, administer
+from leadline.admin.diagnosis import ServerAddress
+from leadline.admin.errors import Failure
+from leadline.admin.group import (
     STATES,
     GroupListing,
+    delete_group,
     node_json,
     node_text,
     refuse_active,
 )
-from leadline.cli.json_values import Json
-from leadline.cli.kafka_python.admin import kafka_python_admin
-from leadline.cli.kafka_python.groups import describe_group, list_groups
-from leadline.cli.offsets import committed_by
-from leadline.cli.options import add_command, add_json_option, add_yes_option
+from leadline.admin.group_progress import group_names
+from leadline.admin.json_values import Json
+from leadline.admin.kafka_python.admin import kafka_python_admin
+from leadline.admin.kafka_python.groups import describe_group, list_groups
+from leadline.admin.offsets import committed_by
+from leadline.admin.topic_description import OFFSETS_TOPIC
+from leadline.cli import COMMANDS
+from leadline.cli.errors import report_incomplete
+from leadline.cli.groups import reset_offsets
+from leadline.cli.groups.describe import describe
+from leadline.cli.options import add_command, add_subcommands, add_yes_option
+from leadline.cli.output import Results, add_output_option, print_results
 from leadline.cli.terminal import confirmed, print_table
 from leadline.model import BrokerId
 
@@ -41,7 +46,7 @@ LIST = """
 DESCRIBE = """
   leadline groups describe billing                           members, offsets, lag, and the last rebalances
   leadline groups describe                                   all groups
-  leadline groups describe billing --json | jq .totalLag
+  leadline groups describe billing --json | jq .total_lag
 """
 DELETE = """
   leadline groups delete billing                             with its committed offsets
@@ -50,13 +55,7 @@ DELETE = """
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser(
-        "groups",
-        prog="leadline groups",
-        help=COMMANDS["groups"].help,
-        usage="leadline groups COMMAND ...",
-    )
-    subcommands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subcommands = add_subcommands(commands, "groups", COMMANDS["groups"].help)
 
     listing = add_command(
         subcommands,
@@ -69,7 +68,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     listing.add_argument(
         "--state", action="append", default=[], choices=STATES, help="only groups in this state; repeatable"
     )
-    add_json_option(listing, "group")
+    add_output_option(listing, "group")
 
     describing = add_command(
         subcommands,
@@ -80,7 +79,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         examples=DESCRIBE,
     )
     describing.add_argument("groups", nargs="*", metavar="GROUP")
-    add_json_option(describing, "group")
+    add_output_option(describing, "group")
 
     reset_offsets.add_to(subcommands)
 
@@ -94,29 +93,36 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     )
     delete.add_argument("groups", nargs="+", metavar="GROUP")
     add_yes_option(delete)
+    add_output_option(delete, "group")
 
 
 def _list(options: argparse.Namespace) -> int:
-    connection, _ = administer(options)
+    connection, admin = administer(options)
     with kafka_python_admin(connection) as client:
         listings = list_groups(client, options.state)
-    if options.json:
-        for listing in listings:
-            print(json.dumps(listing_json(listing, connection.brokers)))
-    else:
-        rows = [
-            [listing.group_id, listing.state, listing.protocol_type, node_text(listing.coordinator, connection.brokers)]
-            for listing in listings
-        ]
-        print_table(["GROUP", "STATE", "PROTOCOL TYPE", "COORDINATOR"], rows)
-    return connection.report_silent("groups that it coordinates are not listed")
+    rows = [
+        [listing.group_id, listing.state, listing.protocol_type, node_text(listing.coordinator, connection.brokers)]
+        for listing in listings
+    ]
+    print_results(
+        options,
+        [listing_json(listing, connection.brokers) for listing in listings],
+        lambda: print_table(["GROUP", "STATE", "PROTOCOL TYPE", "COORDINATOR"], rows),
+    )
+    return report_incomplete(
+        connection,
+        admin,
+        "groups that it coordinates are not listed",
+        OFFSETS_TOPIC,
+        "groups that it holds are not listed",
+    )
 
 
 def listing_json(group: GroupListing, brokers: dict[BrokerId, ServerAddress]) -> Json:
     return {
         "group": group.group_id,
         "state": group.state,
-        "protocolType": group.protocol_type,
+        "protocol_type": group.protocol_type,
         "coordinator": node_json(group.coordinator, brokers),
     }
 
@@ -127,22 +133,13 @@ def _delete(options: argparse.Namespace) -> int:
         names = group_names(client, options.groups)
         for name in names:
             refuse_active(describe_group(client, name), "deleted")
-    for name in names:
-        if not options.yes and not _confirmed(connection, admin, name):
-            raise Failure(f"group {name} was not deleted")
-        _delete_group(connection, admin, name)
-        print(f"Deleted group {name}.")
+    with Results(options) as results:
+        for name in names:
+            if not options.yes and not _confirmed(connection, admin, name):
+                raise Failure(f"group {name} was not deleted")
+            delete_group(connection, admin, name)
+            results.add({"group": name, "deleted": True}, partial(print, f"Deleted group {name}."))
     return 0
-
-
-def _delete_group(connection: ClusterConnection, admin: "AdminClient", group: str) -> None:
-    from confluent_kafka import KafkaException
-
-    (future,) = admin.delete_consumer_groups([group], request_timeout=connection.remaining_s).values()
-    try:
-        connection.wait(future)
-    except KafkaException as error:
-        raise Failure(f"group {group}: {client_error_text(error.args[0])}") from None
 
 
 def _confirmed(connection: ClusterConnection, admin: "AdminClient", group: str) -> bool:

@@ -1,88 +1,50 @@
 """leadline groups describe: members, committed offsets, lag and the last rebalances of a group."""
 
 import argparse
-import json
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from leadline.cli.connection import ClusterConnection, administer
-from leadline.cli.diagnosis import ServerAddress
-from leadline.cli.errors import Failure
-from leadline.cli.groups.group import (
+from leadline.admin.connection import administer
+from leadline.admin.diagnosis import ServerAddress
+from leadline.admin.group import (
     CONSUMER,
     GroupDescription,
     MemberDescription,
     node_json,
     node_text,
 )
-from leadline.cli.groups.rebalances import HEADS, Rebalance, rebalances, rows
-from leadline.cli.json_values import Json
-from leadline.cli.kafka_python.admin import KafkaPythonAdmin, kafka_python_admin
-from leadline.cli.kafka_python.groups import describe_group, list_groups
-from leadline.cli.leaders import partitions_with_leader
-from leadline.cli.offsets import committed_by, list_offsets
-from leadline.cli.partitions import PartitionOffset
-from leadline.cli.terminal import Paint, print_table
-from leadline.config.settings import nearest
-from leadline.model import BrokerId, Offset, TopicPartition
+from leadline.admin.group_progress import GroupProgress, group_names, progress, total_lag
+from leadline.admin.json_values import Json
+from leadline.admin.kafka_python.admin import kafka_python_admin
+from leadline.admin.kafka_python.groups import describe_group
+from leadline.admin.rebalances import HEADS, Rebalance, rebalances, rows
+from leadline.cli.errors import report_silent
+from leadline.cli.output import Results
+from leadline.cli.terminal import TextStyles, print_table
+from leadline.model import BrokerId
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
-
-
-@dataclass(frozen=True, slots=True)
-class GroupProgress:
-    """The progress of a group in a partition."""
-
-    tp: TopicPartition
-    committed: PartitionOffset | None
-    log_end: Offset | None  # None: the partition was deleted, or its leader does not answer
-    owner: MemberDescription | None  # the member that it is assigned to
-
-    @property
-    def lag(self) -> int | None:
-        if self.committed is None or self.log_end is None:
-            return None
-        return max(self.log_end - self.committed.offset, 0)
+    pass
 
 
 def describe(options: argparse.Namespace) -> int:
     connection, admin = administer(options)
-    paint = Paint(sys.stdout)
-    with kafka_python_admin(connection) as client:
+    paint = TextStyles(sys.stdout)
+    with kafka_python_admin(connection) as client, Results(options) as results:
         for n, name in enumerate(group_names(client, options.groups)):
             connection.restart_timeout()
             group = describe_group(client, name)
             partitions = progress(connection, admin, group)
-            history = rebalances(connection, admin, group)
-            if options.json:
-                print(json.dumps(description_json(group, connection.brokers, partitions, history)))
-            else:
-                if n > 0:
-                    print()
-                print_description(group, connection.brokers, partitions, history, paint)
-    return connection.report_silent("groups that it coordinates and partitions that it leads are missing")
-
-
-def group_names(client: KafkaPythonAdmin, names: Sequence[str]) -> list[str]:
-    """These groups without duplicates, or all. A Failure if one does not exist."""
-    group_ids = [listing.group_id for listing in list_groups(client)]
-    for name in names:
-        if name not in group_ids:
-            describe_group(client, name)  # a Failure if its coordinator does not answer: the group may exist
-            raise Failure(f"there is no group {name}{nearest(name, group_ids)}")
-    return list(dict.fromkeys(names)) or group_ids
-
-
-def progress(connection: ClusterConnection, admin: "AdminClient", group: GroupDescription) -> list[GroupProgress]:
-    """One for each partition with a committed offset or an owner."""
-    committed = committed_by(connection, admin, group.group_id)
-    owners = {tp: member for member in group.members for tp in member.partitions}
-    partitions = sorted(committed.keys() | owners.keys())
-    ends = list_offsets(connection, admin, partitions_with_leader(connection, admin, partitions), "latest")
-    return [GroupProgress(tp, committed.get(tp), ends.get(tp), owners.get(tp)) for tp in partitions]
+            history = rebalances(client, group)
+            if n > 0 and results.is_text:
+                print()
+            results.add(
+                description_json(group, connection.brokers, partitions, history),
+                partial(print_description, group, connection.brokers, partitions, history, paint),
+            )
+    return report_silent(connection, "groups that it coordinates and partitions that it leads are missing")
 
 
 def print_description(
@@ -90,7 +52,7 @@ def print_description(
     brokers: dict[BrokerId, ServerAddress],
     partitions: Sequence[GroupProgress],
     history: Sequence[Rebalance] | str,
-    paint: Paint,
+    paint: TextStyles,
 ) -> None:
     kind = f"protocol type {group.protocol_type}" if group.protocol_type not in ("", CONSUMER) else ""
     summary = [group.state, kind, group.protocol, f"coordinator {node_text(group.coordinator, brokers)}"]
@@ -134,10 +96,6 @@ def progress_rows(partitions: Sequence[GroupProgress]) -> list[list[str]]:
     return [*rows, ["total", "", "", "", str(total_lag(partitions)), ""]]
 
 
-def total_lag(partitions: Iterable[GroupProgress]) -> int:
-    return sum(partition.lag or 0 for partition in partitions)
-
-
 def description_json(
     group: GroupDescription,
     brokers: dict[BrokerId, ServerAddress],
@@ -147,22 +105,22 @@ def description_json(
     return {
         "group": group.group_id,
         "state": group.state,
-        "protocolType": group.protocol_type,
+        "protocol_type": group.protocol_type,
         "assignor": group.protocol,
         "coordinator": node_json(group.coordinator, brokers),
         "members": [_member_json(member) for member in group.members],
         "partitions": [_progress_json(partition) for partition in partitions],
-        "totalLag": total_lag(partitions),
+        "total_lag": total_lag(partitions),
         "rebalances": history if not isinstance(history, str) else None,
     }
 
 
 def _member_json(member: MemberDescription) -> Json:
     return {
-        "memberId": member.member_id,
-        "clientId": member.client_id,
+        "member_id": member.member_id,
+        "client_id": member.client_id,
         "host": member.host,
-        "instanceId": member.instance_id,
+        "instance_id": member.instance_id,
         "partitions": [{"topic": tp.topic, "partition": tp.partition} for tp in member.partitions],
     }
 
@@ -173,7 +131,7 @@ def _progress_json(progress: GroupProgress) -> Json:
         "partition": progress.tp.partition,
         "committed": progress.committed.offset if progress.committed is not None else None,
         "metadata": progress.committed.metadata if progress.committed is not None else None,
-        "logEnd": progress.log_end,
+        "log_end": progress.log_end,
         "lag": progress.lag,
         "owner": progress.owner.member_id if progress.owner is not None else None,
     }

@@ -6,43 +6,48 @@ one (reset_plan.py). --undo restores it on any cluster, until the group commits 
 
 import argparse
 import csv
-import json
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from leadline.cli.connection import ClusterConnection, administer
-from leadline.cli.errors import Failure, print_error
-from leadline.cli.formatting import moment_text
-from leadline.cli.groups.group import await_coordinator, refuse_active
-from leadline.cli.groups.reset_plan import (
+from leadline.admin.connection import ClusterConnection, administer
+from leadline.admin.errors import Failure
+from leadline.admin.formatting import moment_text
+from leadline.admin.group import await_coordinator, refuse_active
+from leadline.admin.json_values import Json
+from leadline.admin.kafka_python.admin import kafka_python_admin
+from leadline.admin.kafka_python.groups import describe_group, list_groups
+from leadline.admin.offset_reset import (
+    ResetPosition,
+    Times,
+    carry_out,
+    change_row,
+    change_times,
+    new_offsets,
+    too_late_lines,
+)
+from leadline.admin.offsets import (
+    committed_by,
+    existing_partitions,
+    offset_ranges,
+    resolve_partitions,
+)
+from leadline.admin.partitions import OffsetRange, PartitionOffset
+from leadline.admin.reset_plan import (
     ImpossibleReset,
     OffsetChange,
-    ResetUndo,
     changes,
-    shifted_offset,
     total,
     undo,
     with_notes,
 )
-from leadline.cli.json_values import Json
-from leadline.cli.kafka_python.admin import kafka_python_admin
-from leadline.cli.kafka_python.groups import delete_offsets, describe_group, list_groups
-from leadline.cli.offsets import (
-    commit,
-    committed_by,
-    existing_partitions,
-    list_offsets,
-    offset_ranges,
-    record_times,
-    resolve_partitions,
-)
-from leadline.cli.options import add_command, add_json_option, topic_argument
-from leadline.cli.partitions import OffsetRange, PartitionOffset
+from leadline.admin.times import duration_ms, moment_ms
+from leadline.cli.errors import print_error
+from leadline.cli.options import add_command, topic_argument
+from leadline.cli.output import add_output_option, is_text, print_results
 from leadline.cli.terminal import print_table
-from leadline.cli.times import duration_ms, moment_ms
 from leadline.config.settings import nearest
 from leadline.model import Offset, TopicPartition
 
@@ -116,7 +121,7 @@ def add_to(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         "--no-note", action="store_true", help="write no note into the offsets' metadata: --undo will not work"
     )
     output = action.add_mutually_exclusive_group()
-    add_json_option(output, "partition")
+    add_output_option(output, "partition")
     output.add_argument("--export", action="store_true", help="print only the new offsets, for --from-file")
 
 
@@ -159,8 +164,9 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _print_note(options: argparse.Namespace, text: str) -> None:
-    """A sentence for a person. With --json and --export it goes to stderr."""
-    print(text, file=sys.stderr if options.json or options.export else sys.stdout)
+    """A sentence for a person. With --export it goes to stderr."""
+    if is_text(options):
+        print(text, file=sys.stderr if options.export else sys.stdout)
 
 
 def _partitions_to_reset(
@@ -193,18 +199,21 @@ def _new_offsets(
 ) -> dict[TopicPartition, Offset]:
     if options.from_file is not None:
         return offsets_in(options.from_file)
+    return new_offsets(connection, admin, _position(options), partitions, committed, ranges)
+
+
+def _position(options: argparse.Namespace) -> ResetPosition:
     if options.to_earliest:
-        return {tp: ranges[tp].start for tp in partitions}
+        return ResetPosition("earliest")
     if options.to_latest:
-        return {tp: ranges[tp].end for tp in partitions}
+        return ResetPosition("latest")
     if options.to_offset is not None:
-        return dict.fromkeys(partitions, options.to_offset)
+        return ResetPosition("offset", options.to_offset)
     if options.shift_by is not None:
-        return {tp: shifted_offset(tp, committed.get(tp), options.shift_by) for tp in partitions}
-    duration_ms = options.by_duration
-    since_ms = options.to_datetime if duration_ms is None else time.time_ns() // 1_000_000 - duration_ms
-    offsets = list_offsets(connection, admin, partitions, since_ms)
-    return {tp: offset if offset >= 0 else ranges[tp].end for tp, offset in offsets.items()}
+        return ResetPosition("shift", options.shift_by)
+    if options.by_duration is not None:
+        return ResetPosition("time", time.time_ns() // 1_000_000 - options.by_duration)
+    return ResetPosition("time", options.to_datetime)
 
 
 def offsets_in(path: Path) -> dict[TopicPartition, Offset]:
@@ -230,42 +239,13 @@ def _print(connection: ClusterConnection, options: argparse.Namespace, planned: 
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerows([*change.tp, change.after.offset] for change in planned if change.after is not None)
         return
-    times = record_times(connection, {position for change in planned for position in _record_positions(change)})
-    if options.json:
-        for change in planned:
-            print(json.dumps(change_json(change, times)))
-    else:
-        heads = ["PARTITION", "CURRENT", "WRITTEN", "NEW", "WRITTEN", "MEANS"]
-        print_table(heads, [change_row(change, times) for change in planned])
-
-
-Times = dict[tuple[TopicPartition, Offset], int]
-
-
-def _record_positions(change: OffsetChange) -> list[tuple[TopicPartition, Offset]]:
-    """The positions, before and after, at which the partition has a record."""
-    held = change.held
-    offsets = [committed.offset for committed in (change.before, change.after) if committed is not None]
-    return [(change.tp, offset) for offset in offsets if held is not None and held.start <= offset < held.end]
-
-
-def change_row(change: OffsetChange, times: Times) -> list[str]:
-    cells = [str(change.tp)]
-    for committed in (change.before, change.after):
-        cells += [str(committed.offset) if committed is not None else "-", _time_text(change, committed, times)]
-    return [*cells, change.meaning]
-
-
-def _time_text(change: OffsetChange, committed: PartitionOffset | None, times: Times) -> str:
-    if committed is None:
-        return "-"
-    if (at_ms := times.get((change.tp, committed.offset))) is not None:
-        return moment_text(at_ms)
-    if change.held is None:
-        return "deleted"
-    if committed.offset >= change.held.end:
-        return "the end"
-    return "deleted" if committed.offset < change.held.start else "unknown"
+    times = change_times(connection, planned)
+    heads = ["PARTITION", "CURRENT", "WRITTEN", "NEW", "WRITTEN", "MEANS"]
+    print_results(
+        options,
+        [change_json(change, times) for change in planned],
+        lambda: print_table(heads, [change_row(change, times) for change in planned]),
+    )
 
 
 def change_json(change: OffsetChange, times: Times) -> Json:
@@ -279,7 +259,7 @@ def change_json(change: OffsetChange, times: Times) -> Json:
         "partition": change.tp.partition,
         "current": position(change.before),
         "new": position(change.after),
-        "readAgain": max(change.reread, 0),
+        "read_again": max(change.reread, 0),
         "skipped": max(-change.reread, 0),
         "remark": change.remark,
     }
@@ -292,11 +272,7 @@ def _carry_out(
     planned: Sequence[OffsetChange],
     done: str,
 ) -> int:
-    failed = commit(connection, admin, options.group, planned)
-    deleted = [change.tp for change in planned if change.after is None]
-    if deleted:
-        with kafka_python_admin(connection) as client:
-            failed += delete_offsets(client, options.group, deleted)
+    failed = carry_out(connection, admin, options.group, planned)
     for line in failed:
         print_error(line)
     if failed:
@@ -325,11 +301,3 @@ def _undo(
         )
         return 0
     return _carry_out(connection, admin, options, reset.changes, f"The reset of {when} is undone.")
-
-
-def too_late_lines(reset: ResetUndo) -> list[str]:
-    return [
-        f"too late for {tp}: "
-        + (f"the group has committed {since.offset} there since" if since is not None else "nothing is committed there")
-        for tp, since in reset.too_late.items()
-    ]

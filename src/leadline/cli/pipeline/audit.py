@@ -6,11 +6,12 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from leadline.cli.errors import Failure, print_error
-from leadline.cli.formatting import size_text, time_text
+from leadline.admin.errors import Failure
+from leadline.admin.formatting import count_text, size_text, time_text
+from leadline.cli.errors import print_error
 from leadline.cli.options import add_command, add_json_option
-from leadline.cli.pipeline.job import ProgressLine, add_spark_options, count_text, job, start_spark
-from leadline.cli.terminal import Paint
+from leadline.cli.pipeline.job import ProgressLine, add_spark_options, job, start_spark
+from leadline.cli.terminal import TextStyles
 
 if TYPE_CHECKING:
     from leadline.spark.audit.audit_job import AuditResult, AuditTask
@@ -100,7 +101,7 @@ def _run_tasks(options: argparse.Namespace, tasks: "list[AuditTask]", total: "Au
 
 def _print_finding(options: argparse.Namespace, finding: "Finding") -> None:
     if not options.json:
-        paint = Paint(sys.stdout)
+        paint = TextStyles(sys.stdout)
         where = f"{finding.path}: at byte {finding.position}"
         print(f"{paint.bold(where)}: {paint.red(finding.kind)}: {finding.text}", flush=True)
         return

@@ -6,9 +6,9 @@ A job loads Spark when it runs, so that `--help` is quick and needs no Java.
 import argparse
 
 from leadline.cli import COMMANDS
-from leadline.cli.pipeline import audit, mirror, replay, report, table, verify
+from leadline.cli.pipeline import audit, mirror, replay, report, run, table, verify
 
-JOBS = (table, verify, audit, replay, mirror, report)
+JOBS = (table, run, verify, audit, replay, mirror, report)
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

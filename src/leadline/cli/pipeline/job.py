@@ -10,15 +10,16 @@ from importlib.util import find_spec
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from leadline.cli.connection import ClusterConnection
-from leadline.cli.errors import Failure, Run, print_error
-from leadline.cli.formatting import age_text, size_text
-from leadline.cli.formatting import count_text as count_text
+from leadline.admin.connection import ClusterConnection
+from leadline.admin.errors import Failure
+from leadline.admin.formatting import age_text, size_text
+from leadline.admin.formatting import count_text as count_text
+from leadline.cli.errors import Run, print_error
 from leadline.cli.options import key_value
 from leadline.cli.signals import signal_of, terminable
 from leadline.cli.terminal import StatusLine
 from leadline.errors import CorruptFile, CorruptMessage
-from leadline.spark.errors import JobFailed
+from leadline.spark.errors import JobFailed, without_credentials
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,7 +97,7 @@ def _extra_with(module: str) -> str:
 
 def extras_of(options: argparse.Namespace) -> list[str]:
     """The extras that a job needs, by its options."""
-    chosen = {vars(options).get("table_format"), vars(options).get("format")}
+    chosen = {vars(options).get("table_format"), (vars(options).get("format") or "").removeprefix("debezium-")}
     return ["spark", *(extra for extra in MODULES if extra in chosen)]
 
 
@@ -126,7 +127,24 @@ def job_errors() -> Iterator[None]:
         module = error.name or str(error)
         raise Failure(f"{module} is not installed: {_install_command([_extra_with(module)])}") from None
     except (CorruptFile, CorruptMessage, JobFailed) as error:
-        raise Failure(" ".join(str(error).split())) from None
+        raise Failure(without_credentials(" ".join(str(error).split()))) from None
+    except Exception as error:
+        if (ended := _ended_java(error)) is None:
+            raise
+        raise Failure(
+            f"Spark's Java process {ended}: what was committed stays, and the same command continues"
+        ) from None
+
+
+def _ended_java(error: Exception) -> str | None:
+    """How Spark's Java process ended, if that is why this error occurred."""
+    if "py4j" not in sys.modules:
+        return None
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    from leadline.spark.session import java_end
+
+    return java_end() if isinstance(error, Py4JError | OSError) else None
 
 
 def start_spark(options: argparse.Namespace, app: str) -> "SparkSession":
@@ -135,6 +153,14 @@ def start_spark(options: argparse.Namespace, app: str) -> "SparkSession":
     with StatusLine() as status:
         status.show("starting Spark ...")
         return session(f"leadline {app}", master=options.master, settings=dict(options.conf))
+
+
+def stop_spark(spark: "SparkSession") -> None:
+    """Stops a session. Without its Java process there is nothing to stop, and nothing to warn of."""
+    from leadline.spark.session import java_end
+
+    if java_end(wait_s=0) is None:
+        spark.stop()
 
 
 def until_ended(work: Callable[[], None], *, endless: bool = False) -> int:

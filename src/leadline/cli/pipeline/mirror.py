@@ -9,21 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leadline.cli.errors import Failure
-from leadline.cli.formatting import size_text, time_text
+from leadline.admin.errors import Failure
+from leadline.admin.formatting import count_text, size_text, time_text
+from leadline.admin.times import duration_ms
 from leadline.cli.options import add_command, at_least
 from leadline.cli.pipeline.job import (
     ProgressLine,
     add_spark_options,
     check_reachable,
     client_properties,
-    count_text,
     job,
     lag_text,
     start_spark,
+    stop_spark,
     until_ended,
 )
-from leadline.cli.times import duration_ms
 
 if TYPE_CHECKING:
     from leadline.spark.mirror.mirror import Mirror, MirrorSpec, RoundSummary
@@ -146,7 +146,7 @@ def _run(options: argparse.Namespace) -> int:
             resources.enter_context(ClusterClient(spec.target)),
         )
         spark = start_spark(options, f"mirror {spec.name}")
-        resources.callback(spark.stop)
+        resources.callback(stop_spark, spark)
         return _follow(options, Mirror(spec, on_spark(spark), source, target))
 
 

@@ -6,19 +6,20 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from leadline.cli.errors import Failure
-from leadline.cli.formatting import time_text
+from leadline.admin.errors import Failure
+from leadline.admin.formatting import count_text, time_text
 from leadline.cli.options import add_command, at_least
 from leadline.cli.pipeline.job import (
     ProgressLine,
     add_spark_options,
     check_reachable,
     client_properties,
-    count_text,
     job,
     start_spark,
+    stop_spark,
     until_ended,
 )
+from leadline.cli.pipeline.table import add_store_options
 
 if TYPE_CHECKING:
     from leadline.spark.table.replay import Replay
@@ -48,10 +49,11 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         description=DESCRIPTION,
     )
     parser.add_argument(
-        "table", metavar="TABLE", help="directory of the table; for Iceberg also CATALOG:NAMESPACE.NAME"
+        "table", metavar="TABLE", help="directory or URL of the table; for Iceberg also CATALOG:NAMESPACE.NAME"
     )
     parser.add_argument("topic", metavar="TOPIC", help="existing topic with at least as many partitions")
     parser.add_argument("--table-format", choices=["delta", "iceberg", "parquet"], default="delta")
+    add_store_options(parser)
     parser.add_argument("--rate", type=float, metavar="N", help="maximum records per second")
     parser.add_argument(
         "--batch-records",
@@ -79,13 +81,13 @@ def _run(options: argparse.Namespace, resources: ExitStack) -> int:
     from leadline.spark.client.cluster import ClusterClient
     from leadline.spark.table.replay import Replay, ReplaySource, ReplaySpec, check_source
 
-    source = ReplaySource(options.table_format, options.table.rstrip("/"))
+    source = ReplaySource(options.table_format, options.table.rstrip("/"), dict(options.table_option))
     properties = client_properties(options)
     spec = ReplaySpec(source, options.topic, properties, options.name, options.rate, options.batch_records)
     cluster = resources.enter_context(ClusterClient(properties))
     check_source(source)
     spark = start_spark(options, f"replay {options.table}")
-    resources.callback(spark.stop)
+    resources.callback(stop_spark, spark)
     return _replay(options, Replay(spark, cluster, spec))
 
 

@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leadline import __version__
-from leadline.cli.errors import Failure
-from leadline.cli.formatting import moment_text, size_text, time_text
+from leadline.admin.errors import Failure
+from leadline.admin.formatting import count_text, moment_text, size_text, time_text
 from leadline.cli.options import add_command
 from leadline.cli.pipeline.job import (
     ProgressLine,
     add_spark_options,
     check_reachable,
     client_properties,
-    count_text,
     job,
     start_spark,
+    stop_spark,
 )
-from leadline.cli.terminal import Paint
+from leadline.cli.terminal import TextStyles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
         _check_writable(options.out)
         plan = _plan(options)
         spark = start_spark(options, "report")
-        resources.callback(spark.stop)
+        resources.callback(stop_spark, spark)
         return write(options, spark, plan, started)
 
 
@@ -120,7 +120,7 @@ def write(options: argparse.Namespace, spark: "SparkSession", plan: "ReportPlan"
 def _print_result(options: argparse.Namespace, result: "Report", plan: "ReportPlan", seconds: float) -> None:
     from leadline.spark.report.remarks import remarks
 
-    paint = Paint(sys.stdout)
+    paint = TextStyles(sys.stdout)
     facts = remarks(result)
     for fact in facts[:REMARKS_SHOWN]:
         print(f"{paint.bold(paint.escape(fact.topic))}{': ' if fact.topic else ''}{paint.escape(fact.text)}")

@@ -1,6 +1,7 @@
 """leadline pipeline table: writes a topic to a Delta or Iceberg table, exactly once."""
 
 import argparse
+import re
 import sys
 import time
 from contextlib import ExitStack
@@ -8,39 +9,57 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leadline.cli.errors import Failure, print_error
-from leadline.cli.formatting import size_text, time_text
-from leadline.cli.options import add_command, at_least
+from leadline.admin.errors import Failure
+from leadline.admin.formatting import count_text, size_text, time_text
+from leadline.admin.times import duration_ms
+from leadline.cli.errors import print_error
+from leadline.cli.options import add_command, at_least, key_value
 from leadline.cli.pipeline.job import (
     ProgressLine,
     add_spark_options,
     check_reachable,
     client_properties,
-    count_text,
     job,
     lag_text,
     start_spark,
+    stop_spark,
     until_ended,
 )
-from leadline.cli.times import duration_ms
+from leadline.cli.pipeline.outages import OutageReport
+from leadline.spark.errors import JobFailed
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from leadline.spark.table.quality import Quality
     from leadline.spark.table.table import Table
+    from leadline.spark.table.table_format import TablePlace
     from leadline.spark.table.table_writer import BatchSummary, TableSpec, TableWriter
     from leadline.spark.table.writer_lock import WriterLock
 
-FORMATS = ("raw", "json", "avro", "protobuf")
+MODES = ("append", "upsert", "scd2")
+ON_VIOLATION = ("dead-letter", "refuse", "mark")
+HISTORY_COLUMNS = "valid_from,valid_to,is_current"
+FORMATS = ("raw", "json", "avro", "protobuf", "debezium", "debezium-avro")
 SAFE_HOURS = 24  # uncommitted files of a running writer are younger
-NEED_REGISTRY = ("avro", "protobuf")
+NEED_REGISTRY = ("avro", "protobuf", "debezium-avro")
+_COLUMN = re.compile(r"[A-Za-z]\w*")
+SUBJECT = "subject:"  # in front of the name of a subject of the registry
 
 FOLLOW = """
   leadline pipeline table orders /data/orders --once            all records, then exit
   leadline pipeline table orders /data/orders                   and new records, until Ctrl-C
   leadline pipeline table orders /data/orders --format json --partition-by day
+  leadline pipeline table orders /data/orders --format json --column 'price=decimal(18,2)' --column paid=timestamp
   leadline pipeline table users /data/users --format json --mode upsert      one row per key; tombstones delete
+  leadline pipeline table shop.public.users /data/users --format debezium --mode upsert      a table of a database
+  leadline pipeline table shop.public.users /data/users --format debezium --mode scd2        with all versions of a row
   leadline pipeline table orders /data/orders --format avro --registry http://localhost:8081
+  leadline pipeline table orders /data/orders --format json --rule 'price: range 0..10000' --rule 'id: not null'
+  leadline pipeline table orders /data/orders --format json --mask email=hash --mask card=last4 --mask-key-file key
   leadline pipeline table orders /data/orders --table-format iceberg
-  leadline pipeline table orders prod:sales.orders --table-format iceberg    in a catalog of pyiceberg
+  leadline pipeline table orders s3://lake/orders --table-option s3.region=eu-central-1
+  leadline pipeline table orders prod:sales.orders --table-format iceberg --table-option uri=http://catalog:8181
   leadline pipeline table -- compact /data/compact              a topic with the name of a command, such as compact
 """
 DESCRIPTION = """\
@@ -50,8 +69,48 @@ Each record is in the table once. Files, offsets and the batch number are one co
 get lost. After a crash the same command continues where the table ends. A second writer on the same table is refused.
 Bad records (no JSON, a value that contradicts its column, no key to update by) go to TABLE_dead_letters with the cause.
 
-raw has the columns of Spark's Kafka connector. json, avro and protobuf have one column per field, and _key, _partition,
-_offset, _timestamp and _headers. New fields become columns."""
+A table may be in a directory, in an object store (s3://, s3a://, gs://, abfss://), or, for Iceberg, in a catalog of any
+kind that pyiceberg has: CATALOG:NAMESPACE.NAME. Options of store and catalog have pyiceberg's names (s3.endpoint,
+s3.access-key-id, s3.secret-access-key, s3.region, gcs.*, adls.*, uri, type, warehouse, ...); what is not set comes from
+the environment or from pyiceberg's own configuration.
+
+raw has the columns of Spark's Kafka connector. json, avro and protobuf have one column per field, and kafka_key,
+kafka_partition, kafka_offset, kafka_timestamp and kafka_headers. New fields become columns. A table that was made with
+other names for these columns (_offset, ...) gets the new names when its writer starts.
+
+debezium (JSON) and debezium-avro take changes of a database as Debezium writes them: op, before, after. With --mode
+upsert the table is that of the database: c, r and u are the row of their key, d removes it, t (truncate) removes all.
+With --mode append it has a row for each change; of a delete, that of `before`. The columns cdc_op, cdc_source_ms and
+cdc_source_position say what happened, when, and where in the log of the database. New columns of the database become
+columns. The newest change is the one with the highest position (LSN, binlog position, SCN, ...), whenever it comes; a
+change that comes after a newer one of its key is late, and one that comes twice is repeated: both are counted. Deletes
+are remembered in TABLE_deletes, so that a late change does not bring its row back.
+
+With --mode scd2 the table has a row for each version of a key (slowly changing dimension, type 2): valid_from and
+valid_to say when it was valid, is_current which one is. A delete closes the last one. A late change gets its place
+between the others. The names of these three columns can be chosen when the table is created.
+
+A column has the type that --column or --schema declares, else that of its first values: long, double, string, boolean,
+array or struct. Types: boolean, int, long, float, double, decimal(P,S), string, binary (in JSON base64), date,
+timestamp (a moment; its text has a zone), timestamp_ntz (without a zone), array<T>, map<string,T>, struct<NAME:T,...>.
+An existing column becomes wider by a declaration: int to long, float to double, decimal(P,S) to more digits, and whole
+numbers to double or decimal; a column that is wider already stays. Iceberg changes the first three without touching a
+file. All others, and all in Delta, rewrite the table once. Then replay-dead-letters brings back what did not fit.
+
+Rules say what rows must be like. A row that breaks one is a dead letter, or ends the job before its batch is committed
+(refuse), or is marked in the column kafka_broken_rules (mark). Rules:
+  customer.id: not null
+  price: range 0..10000                   both belong to it, either may be missing; dates, too
+  status: in new,paid,shipped
+  expr: price * amount < 1e6 and (status != 'paid' or paid is not null)
+Expressions have = != < <= > >=, and, or, not, + - * /, is null, is not null, in ('a', 'b'), numbers, 'texts', true,
+false, and paths of columns (`odd name` in backticks). Null breaks `not null` alone, as with CHECK in SQL. Tombstones
+and deletes are not checked.
+
+Masks hide columns before anything is written, in dead letters and errors as well: hash (HMAC-SHA-256 under the key of
+--mask-key-file, so that equal values stay equal and can be joined), last4, redact, null. Rules see the values before
+that. The key of the records is kafka_key (key with --format raw): mask it as well if it shows what is to be hidden. A
+table keeps its masks and its key: other ones are refused. verify and replay-dead-letters take the same options."""
 COMPACT = """
   leadline pipeline table compact /data/orders
 """
@@ -61,6 +120,7 @@ VACUUM = """
 """
 REPLAY = """
   leadline pipeline table replay-dead-letters /data/orders      after the schema registry has what it lacked
+  leadline pipeline table replay-dead-letters /data/orders --column price=double      with a wider column
 """
 
 
@@ -122,18 +182,113 @@ def _add_maintenance(commands: "argparse._SubParsersAction[argparse.ArgumentPars
         "once, and are removed from the dead letters.",
         connects=False,
     )
-    replay.add_argument(
-        "--registry", default="", metavar="URL|DIR", help="schema registry for avro and protobuf: a URL or a directory"
-    )
+    add_registry_options(replay)
     for parser in (compact, vacuum, replay):
         add_table_options(parser)
+    _add_column_options(replay)
+    add_quality_options(replay)
+
+
+def add_registry_options(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--registry", default="", metavar="URL|DIR", help="schema registry for avro and protobuf: a URL or a directory"
+    )
+    parser.add_argument(
+        "--registry-option",
+        type=key_value,
+        action="append",
+        default=[],
+        metavar="KEY=FILE",
+        help="access to the registry: token-file (a bearer token), ca, cert, key (TLS, as PEM); repeatable. A user and "
+        "password are part of the URL",
+    )
+
+
+def registry_of(options: argparse.Namespace) -> str:
+    if not options.registry_option:
+        return str(options.registry)
+    from leadline.spark.table.registry import NoSchema, with_access
+
+    try:
+        return with_access(options.registry, dict(options.registry_option))
+    except NoSchema as error:
+        raise Failure(str(error)) from None
+
+
+def _add_column_options(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--column",
+        type=key_value,
+        action="append",
+        default=[],
+        metavar="NAME=TYPE",
+        help="type of a column, such as price=decimal(18,2); repeatable",
+    )
+    parser.add_argument(
+        "--schema",
+        default="",
+        metavar="FILE|subject:NAME",
+        help="types of columns: a file with lines NAME=TYPE, an Avro schema (.avsc), or the newest schema of a subject "
+        "of --registry",
+    )
+
+
+def add_quality_options(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--rule",
+        action="append",
+        default=[],
+        metavar="RULE",
+        help="what rows must be like, such as 'price: range 0..10000'; repeatable",
+    )
+    parser.add_argument(
+        "--on-violation",
+        choices=ON_VIOLATION,
+        default=ON_VIOLATION[0],
+        help="what becomes of a row that breaks a rule (default dead-letter)",
+    )
+    parser.add_argument(
+        "--mask",
+        type=key_value,
+        action="append",
+        default=[],
+        metavar="COLUMN=KIND",
+        help="hide a column: hash, last4, redact or null, such as email=hash; repeatable",
+    )
+    parser.add_argument(
+        "--mask-key-file", default="", metavar="FILE", help="file with the key of hashes, of 16 bytes or more"
+    )
+
+
+def quality_of(options: argparse.Namespace) -> "Quality":
+    from leadline.spark.table.quality import Quality
+
+    key = b""
+    if options.mask_key_file:
+        try:
+            key = Path(options.mask_key_file).read_bytes().rstrip(b"\r\n")
+        except OSError as error:
+            raise Failure(f"--mask-key-file {options.mask_key_file}: {error.strerror}") from None
+    return Quality(tuple(options.rule), options.on_violation, tuple(options.mask), key)
 
 
 def add_table_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "table", metavar="TABLE", help="directory of the table; for Iceberg also CATALOG:NAMESPACE.NAME"
+        "table", metavar="TABLE", help="directory or URL of the table; for Iceberg also CATALOG:NAMESPACE.NAME"
     )
     parser.add_argument("--table-format", choices=["delta", "iceberg"], default="delta")
+    add_store_options(parser)
+
+
+def add_store_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--table-option",
+        type=key_value,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="one option of the object store or catalog, such as s3.endpoint=URL; repeatable",
+    )
 
 
 def _add_reading_options(parser: argparse.ArgumentParser) -> None:
@@ -141,9 +296,16 @@ def _add_reading_options(parser: argparse.ArgumentParser) -> None:
     table.add_argument("--format", choices=FORMATS, default="raw", help="format of the values (default raw)")
     table.add_argument(
         "--mode",
-        choices=["append", "upsert"],
+        choices=MODES,
         default="append",
-        help="one row per record, or one row per key (default append)",
+        help="one row per record, one row per key, or one row per version of a key (default append)",
+    )
+    table.add_argument(
+        "--history-columns",
+        type=history_columns,
+        default=HISTORY_COLUMNS,
+        metavar="FROM,TO,CURRENT",
+        help=f"names of the columns of --mode scd2 (default {HISTORY_COLUMNS})",
     )
     table.add_argument(
         "--partition-by",
@@ -151,13 +313,17 @@ def _add_reading_options(parser: argparse.ArgumentParser) -> None:
         default="none",
         help="partition the table by the time of records (default none)",
     )
-    table.add_argument(
-        "--registry", default="", metavar="URL|DIR", help="schema registry for avro and protobuf: a URL or a directory"
-    )
+    add_registry_options(table)
+    _add_column_options(table)
+    add_quality_options(table)
     reading = parser.add_argument_group("how to read")
     reading.add_argument("--once", action="store_true", help="process what is available, then exit")
     reading.add_argument(
-        "--interval", type=duration_ms, default=2000, metavar="TIME", help="poll interval (default 2s)"
+        "--interval",
+        type=duration_ms,
+        default=2000,
+        metavar="TIME",
+        help="time between two commits, unless the table is behind (default 2s)",
     )
     reading.add_argument(
         "--batch-bytes", type=at_least(1), default=512 << 20, metavar="N", help="maximum bytes per commit"
@@ -171,11 +337,22 @@ def _add_reading_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def table_of(options: argparse.Namespace, suffix: str = "") -> "Table":
-    """The table, or the table with this suffix."""
-    from leadline.spark.table.table_format import open_table
+def place_of(options: argparse.Namespace) -> "TablePlace":
+    from leadline.spark.table.table_format import TablePlace
 
-    return open_table(options.table_format, options.table.rstrip("/") + suffix)
+    return TablePlace(options.table_format, options.table.rstrip("/"), dict(options.table_option))
+
+
+def history_columns(text: str) -> str:
+    """Three names, with commas between them."""
+    names = text.split(",")
+    if len(names) != 3 or len({name.lower() for name in names}) != 3 or not all(map(_COLUMN.fullmatch, names)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not three names, as in {HISTORY_COLUMNS}")
+    return text
+
+
+def told_apart(late: int, repeated: int) -> str:
+    return "".join(f", {count:,} {kind}" for count, kind in ((late, "late"), (repeated, "repeated")) if count)
 
 
 @dataclass(slots=True)
@@ -186,6 +363,8 @@ class TableTotals:
     records: int = 0
     size: int = 0
     dead: int = 0
+    late: int = 0
+    repeated: int = 0
     newest_ms: int = -1
 
     def add(self, summary: "BatchSummary") -> None:
@@ -193,6 +372,8 @@ class TableTotals:
         self.records += summary.records
         self.size += summary.size
         self.dead += summary.dead
+        self.late += summary.late
+        self.repeated += summary.repeated
         self.newest_ms = max(self.newest_ms, summary.newest_ms)
 
     def line(self, summary: "BatchSummary", seconds: float) -> str:
@@ -201,12 +382,12 @@ class TableTotals:
         return f"batch {summary.batch}: {count_text(self.records, 'record')} ({size_text(self.size)}), {rate}; {behind}"
 
     def summary(self, options: argparse.Namespace, seconds: float) -> str:
-        dead = (
-            f", {count_text(self.dead, 'dead letter')} in {options.table.rstrip('/')}_dead_letters" if self.dead else ""
-        )
+        place = place_of(options).dead_letters.uri
+        dead = f", {count_text(self.dead, 'dead letter')} in {place}" if self.dead else ""
+        changes = told_apart(self.late, self.repeated)
         return (
             f"{options.topic} to {options.table}: {count_text(self.records, 'record')} ({size_text(self.size)}) "
-            f"in {count_text(self.batches, 'commit')}, in {time_text(seconds)}{dead}"
+            f"in {count_text(self.batches, 'commit')}, in {time_text(seconds)}{dead}{changes}"
         )
 
 
@@ -214,6 +395,8 @@ class TableTotals:
 def run(options: argparse.Namespace) -> int:
     if options.format in NEED_REGISTRY and not options.registry:
         raise Failure(f"--format {options.format} needs --registry: a URL, or a directory with schema files")
+    if options.format == "raw" and (options.column or options.schema):
+        raise Failure("--column and --schema are for values with fields: choose --format json, avro or protobuf")
     check_reachable(client_properties(options), options.timeout, [options.topic])
     with ExitStack() as resources:
         return _run(options, resources)
@@ -221,62 +404,103 @@ def run(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace, resources: ExitStack) -> int:
     from leadline.spark.client.cluster import ClusterClient
-    from leadline.spark.table.table_writer import DEAD, TableWriter, check_table
+    from leadline.spark.table.quality import check_quality
+    from leadline.spark.table.table_writer import TableWriter, check_table
 
     spec = spec_of(options)
+    check_quality(spec.quality, spec.format, spec.mode)
     cluster = resources.enter_context(ClusterClient(spec.properties))
-    table, dead = table_of(options), table_of(options, DEAD)
+    table, dead = place_of(options).open(), place_of(options).dead_letters.open()
     check_table(cluster, table, spec)
     resources.enter_context(_locked(options))
     spark = start_spark(options, f"table {options.topic}")
-    resources.callback(spark.stop)
+    resources.callback(stop_spark, spark)
     return _follow(options, TableWriter(spark, cluster, table, dead, spec))
 
 
 def spec_of(options: argparse.Namespace) -> "TableSpec":
+    from leadline.spark.table.table import HistoryColumns
     from leadline.spark.table.table_writer import TableSpec
 
-    name = options.table.rstrip("/").rpartition("/")[2].rpartition(":")[2]
+    name = re.sub(r"[^\w.-]", "-", options.table.rstrip("/").rpartition("/")[2].rpartition(":")[2].replace("`", ""))
     return TableSpec(
         options.topic,
         client_properties(options),
         options.format,
         options.mode,
         options.partition_by,
-        options.registry,
+        registry_of(options),
         options.isolation == "read_committed",
         not options.allow_data_loss,
         options.batch_bytes,
+        declared_columns(options),
         f"table-{name}" if options.group is None else options.group,
+        HistoryColumns(*options.history_columns.split(",")),
+        quality_of(options),
     )
 
 
+def declared_columns(options: argparse.Namespace) -> "dict[str, pa.DataType]":
+    """The types of --schema, and then of --column."""
+    from leadline.spark.table.declared_columns import column_types, registered_schema, schema_file
+
+    columns = {}
+    if options.schema.startswith(SUBJECT):
+        if not options.registry:
+            raise Failure(f"--schema {options.schema} needs --registry")
+        columns = registered_schema(registry_of(options), options.schema.removeprefix(SUBJECT))
+    elif options.schema:
+        columns = schema_file(Path(options.schema))
+    return columns | column_types(dict(options.column))
+
+
 def local_directory(options: argparse.Namespace) -> Path | None:
-    is_remote = "://" in options.table or (options.table_format == "iceberg" and "/" not in options.table)
-    return None if is_remote else Path(options.table)
+    from leadline.spark.table.catalog_name import CatalogName
+    from leadline.spark.table.data_directory import local_path
+
+    if options.table_format == "iceberg" and CatalogName.of(options.table) is not None:
+        return None
+    return local_path(options.table)
 
 
 def _follow(options: argparse.Namespace, writer: "TableWriter") -> int:
     """Write until the table is up to date (--once) or Ctrl-C, then print a summary."""
-    totals, started = TableTotals(), time.monotonic()
+    from leadline.spark.client.connection import is_outage
+
+    totals, started, outage = TableTotals(), time.monotonic(), OutageReport()
 
     def work() -> None:
         with ProgressLine() as line:
             while True:
-                for summary in writer.batches():
+                began = time.monotonic()
+                try:
+                    summary = writer.write_next()
+                except JobFailed as error:
+                    if options.once or not is_outage(error):
+                        raise
+                    time.sleep(outage.failed(error))
+                    continue
+                outage.over()
+                if summary is not None:
                     totals.add(summary)
                     line.show(totals.line(summary, time.monotonic() - started))
-                if options.once:
+                is_behind = summary is not None and summary.lag_offsets > 0
+                if options.once and not is_behind:
                     break
-                time.sleep(options.interval / 1000)
+                time.sleep(pause_s(is_behind, options.interval / 1000, time.monotonic() - began))
 
     code = until_ended(work, endless=not options.once)
     print(totals.summary(options, time.monotonic() - started), file=sys.stderr)
     return code
 
 
+def pause_s(is_behind: bool, interval_s: float, taken_s: float) -> float:
+    """The pause after a batch: none while the table is behind its topic, otherwise what is left of the interval."""
+    return 0.0 if is_behind else max(interval_s - taken_s, 0.0)
+
+
 def _existing(options: argparse.Namespace) -> "Table":
-    table = table_of(options)
+    table = place_of(options).open()
     if table.state() is None:
         raise Failure(f"there is no {options.table_format} table at {options.table}")
     return table
@@ -298,9 +522,15 @@ def _compact(options: argparse.Namespace) -> int:
 @job
 def _vacuum(options: argparse.Namespace) -> int:
     hours = options.older_than // 3_600_000
+    may_meet_a_writer = hours < SAFE_HOURS and not options.dry_run  # whose files are not committed yet
+    if may_meet_a_writer and local_directory(options) is None:
+        raise Failure(
+            f"{options.table} has no lock that would keep a writer away, whose files are not committed yet: "
+            f"--older-than must be {SAFE_HOURS}h or more"
+        )
     with ExitStack() as resources:
         table = _existing(options)
-        if hours < SAFE_HOURS and not options.dry_run:  # a running writer may have uncommitted files
+        if may_meet_a_writer:
             resources.enter_context(_locked(options))
         files = table.vacuum(hours, options.dry_run)
     for file in files if options.dry_run else ():
@@ -312,12 +542,11 @@ def _vacuum(options: argparse.Namespace) -> int:
 @job
 def _replay(options: argparse.Namespace) -> int:
     from leadline.spark.table.dead_letters import replay
-    from leadline.spark.table.table_writer import DEAD
 
     with ExitStack() as resources:
-        table, dead = _existing(options), table_of(options, DEAD)
+        table, dead = _existing(options), place_of(options).dead_letters.open()
         resources.enter_context(_locked(options))
-        result = replay(table, dead, options.registry)
+        result = replay(table, dead, registry_of(options), declared_columns(options), quality_of(options))
     if result.left:
         print_error(f"{count_text(result.left, 'dead letter')} left, the first because {result.cause}")
     print(f"{options.table}: {count_text(result.replayed, 'dead letter')} became rows, {result.left:,} left")

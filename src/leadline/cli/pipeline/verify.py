@@ -8,18 +8,25 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from leadline.cli.formatting import time_text
+from leadline.admin.formatting import count_text, time_text
 from leadline.cli.options import add_command
 from leadline.cli.pipeline.job import (
     add_spark_options,
     check_reachable,
     client_properties,
-    count_text,
     job,
     start_spark,
+    stop_spark,
 )
-from leadline.cli.pipeline.table import add_table_options
-from leadline.cli.terminal import Paint, StatusLine, print_table
+from leadline.cli.pipeline.table import (
+    add_quality_options,
+    add_registry_options,
+    add_table_options,
+    place_of,
+    quality_of,
+    registry_of,
+)
+from leadline.cli.terminal import StatusLine, TextStyles, print_table
 
 if TYPE_CHECKING:
     from leadline.spark.table.table import TableState
@@ -29,13 +36,18 @@ EXAMPLES = """
   leadline pipeline verify /data/orders                          exit code 0: table and topic agree
   leadline pipeline verify /data/orders --json > proof.json
   leadline pipeline verify /data/orders --table-format iceberg
+  leadline pipeline verify /data/orders --mask email=hash --mask-key-file key      as its writer has them
 """
 DESCRIPTION = """\
 Compare a table with its topic: every offset up to the table's position, partition by partition.
 
 Each record that readers see must be a row or a dead letter, exactly once. Offsets without a record are counted by
-cause: control records, aborted transactions, compaction. A checksum over offsets, times, keys and (for raw tables)
-values is computed on both sides. Exit code: 0 they agree, 1 they do not."""
+cause: control records, aborted transactions, compaction. Times, keys, headers and values are compared, too: those of
+documents field by field, for which avro and protobuf need the --registry of the writer. A table by key must have the
+rows, and with --mode scd2 the versions, that all changes of the topic leave. Records after the table's position are
+counted and not compared. The values of a table with masks are compared masked: --mask and --mask-key-file are those of
+its writer. With --rule, a row that breaks a rule is a difference; with --on-violation mark, one that is not marked is.
+Exit code: 0 they agree, 1 they do not."""
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -49,6 +61,8 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         description=DESCRIPTION,
     )
     add_table_options(parser)
+    add_registry_options(parser)
+    add_quality_options(parser)
     parser.add_argument("--json", action="store_true", help="print the whole report as one JSON object")
     add_spark_options(parser)
 
@@ -63,24 +77,23 @@ def run(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace, resources: ExitStack) -> int:
     from leadline.spark.client.cluster import ClusterClient
     from leadline.spark.table.table import TableError
-    from leadline.spark.table.table_format import open_table
-    from leadline.spark.table.table_writer import DEAD
     from leadline.spark.table.verification import check_topic, verify
 
-    uri = options.table.rstrip("/")
-    started = time.monotonic()
-    state = open_table(options.table_format, uri).state()
+    place, quality, started = place_of(options), quality_of(options), time.monotonic()
+    uri, state = place.uri, place.open().state()
     if state is None:
         raise TableError(f"there is no {options.table_format} table at {uri}")
     check_reachable(client_properties(options), options.timeout, [state.origin.topic])
     cluster = resources.enter_context(ClusterClient(client_properties(options)))
     check_topic(cluster, state.origin, uri)
     spark = start_spark(options, f"verify {uri}")
-    resources.callback(spark.stop)
+    resources.callback(stop_spark, spark)
     with StatusLine() as status:
         status.show(f"comparing {uri} with {state.origin.topic} ...")
-        state, verdicts = verify(spark, cluster, options.table_format, uri, uri + DEAD)
+        state, verdicts, lag_offsets = verify(spark, cluster, place, registry_of(options), quality)
     _print_result(options, state, verdicts, time.monotonic() - started)
+    if lag_offsets and not options.json:
+        print(f"{lag_offsets:,} offsets of {state.origin.topic} are after the table's position")
     return 0 if all(verdict.is_good for verdict in verdicts) else 1
 
 
@@ -91,7 +104,7 @@ def _print_result(options: argparse.Namespace, state: "TableState", verdicts: "l
     heads = "PARTITION OFFSETS RECORDS ROWS DEAD REPLACED CONTROL ABORTED COMPACTED MISSING REPEATED WRONG CHECKSUM"
     print_table(heads.split(), [_row(verdict) for verdict in verdicts])
     for verdict in verdicts:
-        for what in ("missing", "repeated", "wrong"):
+        for what in ("missing", "repeated", "wrong", "different"):
             if at := getattr(verdict, f"{what}_at"):
                 more = ", ..." if getattr(verdict, what) > len(at) else ""
                 print(f"partition {verdict.partition}: {what} at offset {', '.join(map(str, at))}{more}")
@@ -120,7 +133,7 @@ def _row(verdict: "Verdict") -> list[str]:
 def summary(table: str, state: "TableState", verdicts: "list[Verdict]", seconds: float) -> str:
     records = count_text(sum(verdict.records for verdict in verdicts), "record")
     bad = [verdict for verdict in verdicts if not verdict.is_good]
-    paint = Paint(sys.stdout)
+    paint = TextStyles(sys.stdout)
     if bad:
         verdict_text = paint.red(
             f"{table} does not equal {state.origin.topic}: {count_text(len(bad), 'partition')} with differences"

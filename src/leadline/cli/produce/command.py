@@ -15,16 +15,18 @@ import sys
 import time
 from collections.abc import Iterable
 
+from leadline.admin.connection import ClusterConnection
+from leadline.admin.errors import Failure
+from leadline.admin.formatting import size_text
+from leadline.admin.times import moment_ms
 from leadline.cli import COMMANDS
-from leadline.cli.connection import ClusterConnection
 from leadline.cli.delivery import DeliveryGivenUp, DeliveryWatch
-from leadline.cli.errors import Failure, print_error
-from leadline.cli.formatting import size_text
+from leadline.cli.errors import print_error
 from leadline.cli.options import add_command, at_least, escaped, key_value
+from leadline.cli.output import add_output_option, print_result
 from leadline.cli.produce.lines import LineLayout, ParsedLine, files_in, lines_from, lines_in
 from leadline.cli.produce.record_sender import RecordSender
-from leadline.cli.terminal import Paint, StatusLine
-from leadline.cli.times import moment_ms
+from leadline.cli.terminal import StatusLine, TextStyles
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -113,6 +115,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     )
     sending.add_argument("--idempotent", action="store_true", help="store each record once, even after retries")
     sending.add_argument("--transactional-id", metavar="ID", help="send all records in one transaction")
+    add_output_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -140,8 +143,13 @@ def run(options: argparse.Namespace) -> int:
         print(file=sys.stderr)  # the terminal wrote ^C there
         return 130
     finally:
-        print(sender.summary(time.monotonic() - started), file=sys.stderr)
+        _print_summary(options, sender, time.monotonic() - started)
     return 1 if sender.failed else 0
+
+
+def _print_summary(options: argparse.Namespace, sender: RecordSender, seconds: float) -> None:
+    """For a person it goes to stderr: stdout stays free in a pipe."""
+    print_result(options, sender.as_json(seconds), lambda: print(sender.summary(seconds), file=sys.stderr))
 
 
 def properties_of(options: argparse.Namespace) -> dict[str, str]:
@@ -196,7 +204,7 @@ def _send_lines(sender: RecordSender, lines: Iterable[ParsedLine]) -> None:
 
 def _send_typed_lines(sender: RecordSender, layout: LineLayout) -> None:
     """Send lines from a terminal. Each record is stored before the next prompt, and its offset is printed."""
-    paint = Paint(sys.stderr)
+    paint = TextStyles(sys.stderr)
     print(paint.dim("one record per line; Ctrl-D ends"), file=sys.stderr)
     number = 0
     while True:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from leadline.cli.errors import Failure
+from leadline.admin.errors import Failure
 
 QUEUE_WAIT_S = IDLE_S = 0.1
 

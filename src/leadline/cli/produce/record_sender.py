@@ -3,9 +3,10 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from leadline.admin.formatting import count_text, size_text, time_text
+from leadline.admin.json_values import Json
 from leadline.cli.delivery import DeliveryWatch
 from leadline.cli.errors import print_error
-from leadline.cli.formatting import count_text, size_text, time_text
 from leadline.cli.produce.lines import QUEUE_WAIT_S, ParsedLine
 from leadline.cli.terminal import StatusLine
 
@@ -95,6 +96,17 @@ class RecordSender:
             too_large = error.code() == KafkaError.MSG_SIZE_TOO_LARGE
             text = self.watch.too_large_text(size) if too_large else self.watch.reason_for(error)
             print_error(f"a record was not stored: {text}")
+
+    def as_json(self, seconds: float) -> Json:
+        return {
+            "topic": self.watch.topic,
+            "records": self.stored,
+            "bytes": self.size,
+            "partitions": sorted(self.partitions),
+            "failed": self.failed,
+            "doubtful": self.doubtful,
+            "seconds": round(seconds, 3),
+        }
 
     def summary(self, seconds: float) -> str:
         count = f"{count_text(self.stored, 'record')} ({size_text(self.size)})"

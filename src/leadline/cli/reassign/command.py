@@ -5,27 +5,33 @@ assignment to a second plan, which moves everything back.
 """
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from leadline.admin.connection import no_topic
+from leadline.admin.errors import Failure
+from leadline.admin.formatting import age_text, brokers_text, ids_text
+from leadline.admin.json_values import Json
+from leadline.admin.kafka_python.partitions import alter_reassignments, broker_racks, list_reassignments
+from leadline.admin.reassign.move_text import MOVE_HEADS, move_row, progress_text, state_text, summary
+from leadline.admin.reassign.plan import ReassignmentProgress, ReplicaMove, make_plan, moves, progress
+from leadline.admin.reassign.plan_file import Assignment, PlanError, parse_plan, plan_text
+from leadline.admin.reassign.throttles import remove_throttles, set_throttles
+from leadline.admin.session import ClusterSession, open_session
 from leadline.cli import COMMANDS
-from leadline.cli.connection import no_topic
-from leadline.cli.errors import Failure, print_error
-from leadline.cli.formatting import age_text, brokers_text, ids_text
-from leadline.cli.kafka_python.partitions import alter_reassignments, broker_racks, list_reassignments
-from leadline.cli.options import add_command, at_least
-from leadline.cli.reassign.move_text import MOVE_HEADS, move_row, progress_text, state_text, summary
-from leadline.cli.reassign.plan import ReplicaMove, make_plan, moves, progress
-from leadline.cli.reassign.plan_file import Assignment, PlanError, parse_plan, plan_text
-from leadline.cli.reassign.session import ReassignSession, reassign_session
-from leadline.cli.reassign.throttles import remove_throttles, set_throttles
+from leadline.cli.errors import print_error, report_silent
+from leadline.cli.options import add_command, add_subcommands, at_least
+from leadline.cli.output import add_output_option, is_text, print_result, print_results
 from leadline.cli.terminal import StatusLine, print_table
+from leadline.cli.text_files import read_text
 from leadline.config.settings import nearest
 from leadline.model import BrokerId, TopicPartition
 
 POLL_S = 0.5
+SIZES_UNKNOWN = "the sizes of its replicas are not known"
 SETTLE_S = 5  # time in which all brokers receive the controller's decision
 
 PLAN = """
@@ -50,10 +56,7 @@ LIST = """
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser(
-        "reassign", prog="leadline reassign", help=COMMANDS["reassign"].help, usage="leadline reassign COMMAND ..."
-    )
-    subcommands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subcommands = add_subcommands(commands, "reassign", COMMANDS["reassign"].help)
 
     plan = add_command(
         subcommands,
@@ -74,6 +77,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         metavar="N",
         help="replicas of each partition (default: as many as now)",
     )
+    add_output_option(plan)
     plan.add_argument("--out", type=Path, metavar="FILE", help="file to write the plan to (default: stdout)")
 
     execute = add_command(
@@ -85,6 +89,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         examples=EXECUTE,
     )
     execute.add_argument("file", type=Path, metavar="FILE")
+    add_output_option(execute)
     execute.add_argument(
         "--throttle", type=at_least(1), metavar="BYTES", help="bytes per second that each broker may move"
     )
@@ -99,9 +104,11 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     ):
         other = add_command(subcommands, name, run, help=meaning, usage=f"reassign {name} FILE", examples=examples)
         other.add_argument("file", type=Path, metavar="FILE")
-    add_command(
+        add_output_option(other, "partition")
+    listing = add_command(
         subcommands, "list", _list, help="list partitions that are moving", usage="reassign list", examples=LIST
     )
+    add_output_option(listing, "partition")
 
 
 def broker_list(text: str) -> list[BrokerId]:
@@ -113,7 +120,7 @@ def broker_list(text: str) -> list[BrokerId]:
 def _plan(options: argparse.Namespace) -> int:
     if bool(options.topics) == options.all:
         raise Failure("exactly one is needed: names of topics, or --all")
-    with reassign_session(options) as cluster:
+    with open_session(options) as cluster:
         assignment = cluster.assignment()
         topics = {tp.topic for tp in assignment}
         for name in options.topics:
@@ -130,23 +137,48 @@ def _plan(options: argparse.Namespace) -> int:
             )
         except PlanError as error:
             raise Failure(str(error)) from None
+        report_silent(cluster.connection, SIZES_UNKNOWN)
         changes = moves(current, plan, cluster.sizes(sorted(racks)))
     targets = {move.tp: move.after for move in changes}
-    if not targets:
-        print_error("nothing to move: the partitions are balanced")
-        return 0
-    if options.out is None:
-        sys.stdout.write(plan_text(targets))
-    else:
+    if targets and options.out is not None:
         options.out.write_text(plan_text(targets))
-    print(summary(changes), file=sys.stderr)
-    print(f"Next: leadline reassign execute {options.out or 'FILE'}", file=sys.stderr)
+    value = {**moves_json(changes), "plan": json.loads(plan_text(targets)) if targets else None}
+
+    def print_plan() -> None:
+        if not targets:
+            print_error("nothing to move: the partitions are balanced")
+            return
+        if options.out is None:
+            sys.stdout.write(plan_text(targets))
+        print(summary(changes), file=sys.stderr)
+        print(f"Next: leadline reassign execute {options.out or 'FILE'}", file=sys.stderr)
+
+    print_result(options, value, print_plan)
     return 0
+
+
+def moves_json(changes: Sequence[ReplicaMove]) -> dict[str, Json]:
+    return {
+        "moves": [
+            {
+                **partition_json(move.tp),
+                "replicas": list(move.before),
+                "new_replicas": list(move.after),
+                "copied_bytes": move.copied_bytes,
+            }
+            for move in changes
+        ],
+        "copied_bytes": sum(move.copied_bytes for move in changes),
+    }
+
+
+def partition_json(tp: TopicPartition) -> dict[str, Json]:
+    return {"topic": tp.topic, "partition": tp.partition}
 
 
 def _execute(options: argparse.Namespace) -> int:
     plan = _read(options.file)
-    with reassign_session(options) as cluster:
+    with open_session(options) as cluster:
         current, under_way = cluster.assignment(), list_reassignments(cluster.client)
         _check(plan, current, broker_racks(cluster.client))
         origin = {
@@ -155,73 +187,112 @@ def _execute(options: argparse.Namespace) -> int:
             else now
             for tp, now in current.items()
         }
+        report_silent(cluster.connection, SIZES_UNKNOWN)
         changes = moves(origin, plan, cluster.sizes(sorted({broker for now in origin.values() for broker in now})))
+        value: dict[str, Json] = {**moves_json(changes), "started": False, "done": not changes, "undo_file": None}
         if not changes:
-            print("Nothing to move: all partitions are as planned.")
+            print_result(options, value, "Nothing to move: all partitions are as planned.")
             return 0
-        print_table(MOVE_HEADS, [move_row(move) for move in changes])
-        print(summary(changes), flush=True)
+        if is_text(options):
+            print_table(MOVE_HEADS, [move_row(move) for move in changes])
+            print(summary(changes), flush=True)
         if options.dry_run:
+            print_result(options, value, lambda: None)
             return 0
         before = options.file.with_suffix(".before.json")
         if not before.exists():
             before.write_text(plan_text({move.tp: move.before for move in changes}))
         if options.throttle is not None:
             set_throttles(cluster, changes, options.throttle)
-            print(f"The inter-broker throttle limit was set to {options.throttle} B/s")
-        if errors := alter_reassignments(cluster.client, {move.tp: move.after for move in changes}):
-            raise Failure("; ".join(errors))
-        print(f"Started. To move everything back: leadline reassign execute {before}", flush=True)
+            if is_text(options):
+                print(f"The inter-broker throttle limit was set to {options.throttle} B/s")
+        _start_moves(cluster, changes, options.file)
+        value |= {"started": True, "undo_file": str(before)}
+        if is_text(options):
+            print(f"Started. To move everything back: leadline reassign execute {before}", flush=True)
         if options.no_wait:
-            print(f"Progress: leadline reassign verify {options.file}")
+            print_result(options, value, f"Progress: leadline reassign verify {options.file}")
             return 0
-        return _wait(cluster, changes, options.file)
+        code, text = _wait(cluster, changes, options.file)
+        print_result(options, {**value, "done": code == 0}, lambda: print(text) if text else None)
+        return code
+
+
+def _start_moves(cluster: ClusterSession, changes: Sequence[ReplicaMove], file: Path) -> None:
+    try:
+        errors = alter_reassignments(cluster.client, {move.tp: move.after for move in changes})
+    except Failure as error:  # such as a time-out: a busy controller may carry it out later
+        hint = f"It may have started all the same: leadline reassign verify {file} shows it, and removes throttles"
+        raise Failure(f"{error}. {hint}") from None
+    if errors:
+        raise Failure("; ".join(errors))
 
 
 def _verify(options: argparse.Namespace) -> int:
     plan = _read(options.file)
-    with reassign_session(options) as cluster:
+    with open_session(options) as cluster:
         state = progress(plan, cluster.assignment(), list_reassignments(cluster.client))
-        print("Status of partition reassignment:")
-        for tp in sorted(plan):
-            print(state_text(tp, state))
+        lines = ["Status of partition reassignment:", *(state_text(tp, state) for tp in sorted(plan))]
+        values = [{**partition_json(tp), "state": _state(tp, state)} for tp in sorted(plan)]
+        print_results(options, values, lambda: print(*lines, sep="\n"))
         if state.moving:
             return 1
         remove_throttles(cluster, plan)
     return 1 if state.left_out else 0
 
 
+def _state(tp: TopicPartition, state: ReassignmentProgress) -> str:
+    return "in_progress" if tp in state.moving else "left_out" if tp in state.left_out else "completed"
+
+
 def _cancel(options: argparse.Namespace) -> int:
     plan = _read(options.file)
-    with reassign_session(options) as cluster:
+    with open_session(options) as cluster:
         under_way = [tp for tp in list_reassignments(cluster.client) if tp in plan]
         if not under_way:
-            print("None of the specified partition reassignments are active.")
+            text = "None of the specified partition reassignments are active."
         elif errors := alter_reassignments(cluster.client, dict.fromkeys(under_way)):
             raise Failure("; ".join(errors))
         else:
-            print(f"Successfully cancelled partition reassignments for: {','.join(map(str, sorted(under_way)))}")
+            text = f"Successfully cancelled partition reassignments for: {','.join(map(str, sorted(under_way)))}"
+        values = [{**partition_json(tp), "cancelled": True} for tp in sorted(under_way)]
+        print_results(options, values, lambda: print(text))
         remove_throttles(cluster, plan)
     return 0
 
 
 def _list(options: argparse.Namespace) -> int:
-    with reassign_session(options) as cluster:
+    with open_session(options) as cluster:
         ongoing = list_reassignments(cluster.client)
-    if not ongoing:
-        print("No partition reassignments found.")
-        return 0
     rows = [
         [str(tp), *map(ids_text, (reassignment.replicas, reassignment.adding, reassignment.removing))]
         for tp, reassignment in ongoing.items()
     ]
-    print_table(("PARTITION", "REPLICAS", "ADDING", "REMOVING"), [[cell or "-" for cell in row] for row in rows])
+    values: list[Json] = [
+        {
+            **partition_json(tp),
+            "replicas": list(reassignment.replicas),
+            "adding_replicas": list(reassignment.adding),
+            "removing_replicas": list(reassignment.removing),
+        }
+        for tp, reassignment in ongoing.items()
+    ]
+    heads = ("PARTITION", "REPLICAS", "ADDING", "REMOVING")
+    print_results(
+        options,
+        values,
+        lambda: (
+            print_table(heads, [[cell or "-" for cell in row] for row in rows])
+            if rows
+            else print("No partition reassignments found.")
+        ),
+    )
     return 0
 
 
 def _read(file: Path) -> dict[TopicPartition, list[BrokerId]]:
     try:
-        return parse_plan(file.read_text())
+        return parse_plan(read_text(file))
     except PlanError as error:
         raise Failure(f"{file}: {error}") from None
 
@@ -235,8 +306,8 @@ def _check(plan: Assignment, current: Assignment, brokers: Collection[BrokerId])
                 raise Failure(f"{tp}: there is no broker {broker}: {brokers_text(brokers)}")
 
 
-def _wait(cluster: ReassignSession, changes: Sequence[ReplicaMove], file: Path) -> int:
-    """Wait until all partitions have moved. After Ctrl-C the reassignment continues without this command."""
+def _wait(cluster: ClusterSession, changes: Sequence[ReplicaMove], file: Path) -> tuple[int, str]:
+    """The exit code and a line, once all partitions have moved. After Ctrl-C the reassignment continues by itself."""
     plan, started_s = {move.tp: move.after for move in changes}, time.monotonic()
     try:
         with StatusLine() as status:
@@ -251,14 +322,11 @@ def _wait(cluster: ReassignSession, changes: Sequence[ReplicaMove], file: Path) 
                 time.sleep(POLL_S)
                 cluster.connection.restart_timeout()
     except KeyboardInterrupt:
-        print(
-            f"The reassignment continues. Progress: leadline reassign verify {file}, which also removes its throttles"
-        )
-        return 130
+        progress_call = f"leadline reassign verify {file}, which also removes its throttles"
+        return 130, f"The reassignment continues. Progress: {progress_call}"
     for tp in state.left_out:
         print_error(state_text(tp, state))
     remove_throttles(cluster, plan)
     if state.left_out:
-        return 1
-    print(f"Done after {age_text(round((time.monotonic() - started_s) * 1000))}.")
-    return 0
+        return 1, ""
+    return 0, f"Done after {age_text(round((time.monotonic() - started_s) * 1000))}."

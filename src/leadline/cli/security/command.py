@@ -13,9 +13,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from leadline.admin.errors import Failure
+from leadline.admin.json_values import Json
 from leadline.cli import COMMANDS
-from leadline.cli.errors import Failure
-from leadline.cli.options import Commands, add_command
+from leadline.cli.options import Commands, add_command, add_subcommands
+from leadline.cli.output import add_output_option, print_result
 from leadline.cli.passwords import write_private
 from leadline.cli.security.authority import is_host, new_authority, new_leaf
 from leadline.cli.security.files import (
@@ -33,7 +35,7 @@ from leadline.cli.security.files import (
     pem_file,
     server_settings,
 )
-from leadline.cli.terminal import Paint
+from leadline.cli.terminal import TextStyles
 from leadline.coordination import znodes
 from leadline.coordination.embedded import EmbeddedTree
 from leadline.runtime.ports import SystemTime
@@ -61,10 +63,7 @@ _SECRET_BYTES = 24
 
 
 def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser(
-        "security", prog="leadline security", help=COMMANDS["security"].help, usage="leadline security COMMAND ..."
-    )
-    subcommands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subcommands = add_subcommands(commands, "security", COMMANDS["security"].help)
     init = add_command(
         subcommands,
         "init",
@@ -75,22 +74,23 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
         description=DESCRIPTION.strip(),
         connects=False,
     )
+    add_output_option(init)
     init.add_argument("folder", nargs="?", type=Path, default=Path(DEFAULT_FOLDER), metavar="DIR")
-    init.add_argument("--user", type=user_name, default="alice", metavar="NAME", help="who logs in (default alice)")
+    init.add_argument("--user", type=user_name, default="alice", metavar="NAME", help="a user (default alice)")
     init.add_argument(
         "--host",
         type=host_name,
         action="append",
         default=[],
         metavar="HOST",
-        help="a name or address of the broker beside localhost; repeatable; the first one is listened on",
+        help="another name or address of the broker, besides localhost; repeatable; the broker listens on the first",
     )
     init.add_argument(
         "--port",
         type=port_number,
         default=PORT,
         metavar="PORT",
-        help=f"of the listener with certificates (default {PORT}); that with logins has the next one",
+        help=f"TLS port (default {PORT}); the SASL port is the next one",
     )
 
 
@@ -125,7 +125,13 @@ def _init(options: argparse.Namespace) -> int:
     except BaseException:
         shutil.rmtree(folder if is_new else folder / DATA_FOLDER, ignore_errors=True)
         raise
-    print(*_report(options.folder, listeners, options.user, Paint(sys.stdout)), sep="\n")
+    value: Json = {
+        "folder": str(options.folder),
+        "user": options.user,
+        "listeners": {"SSL": listeners.tls, "SASL_SSL": listeners.login},
+        "files": sorted(path.name for path in folder.iterdir() if path.is_file()),
+    }
+    print_result(options, value, "\n".join(_report(options.folder, listeners, options.user, TextStyles(sys.stdout))))
     return 0
 
 
@@ -161,7 +167,7 @@ async def _add_user(data: Path, user: str, password: Secret) -> None:
         await tree.close()
 
 
-def _report(folder: Path, listeners: SecureListeners, user: str, paint: Paint) -> list[str]:
+def _report(folder: Path, listeners: SecureListeners, user: str, paint: TextStyles) -> list[str]:
     admin = f"--command-config {folder}/{ADMIN}.properties"
     return [
         f"Wrote {paint.bold(str(folder))}: for development only. Keep it private.",

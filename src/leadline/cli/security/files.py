@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from leadline.cli.json_values import Json
+from leadline.admin.json_values import Json
 from leadline.config.authorizer import ACL_AUTHORIZER
 from leadline.config.properties import property_text
 from leadline.security.jaas import SCRAM_LOGIN_MODULE

@@ -13,25 +13,29 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from leadline import __version__
+from leadline.admin.formatting import count_text, host_text, size_text, time_text
 from leadline.broker.broker import Broker
 from leadline.broker.ports import Ports
 from leadline.cli import COMMANDS
-from leadline.cli.formatting import count_text, host_text, size_text, time_text
+from leadline.cli.metrics_address import MetricsAddress, metrics_address, metrics_url
 from leadline.cli.options import at_least
 from leadline.cli.processes import holder_of, listener_on, process_text
 from leadline.cli.signals import ending_signals
+from leadline.cli.start.console_process import ConsoleOptions, ConsoleProcess, check_console, open_listener
 from leadline.cli.start.derived_settings import derived_brokers, folder_of
-from leadline.cli.start.log_lines import PERIOD_S, CondensedLines
+from leadline.cli.start.log_lines import JSON, PERIOD_S, TEXT, CondensedLines
 from leadline.cli.start.several_brokers import brokers_in, run_brokers
 from leadline.cli.terminal import StatusLine, print_or_drop
 from leadline.cluster.metadata_cache import Endpoint
 from leadline.config.broker import BrokerSettings, broker_settings
 from leadline.config.listeners import Listeners
-from leadline.config.properties import parse_properties
+from leadline.config.properties import decode_properties
 from leadline.config.values import InvalidSetting
 from leadline.coordination.database import TreeInUse
 from leadline.coordination.node_json import MalformedNode
@@ -40,10 +44,10 @@ from leadline.errors import CorruptFile, InconsistentIdentity, LogDirFailed, Log
 from leadline.log.log_dir import LogDir
 from leadline.log.log_loading import RecoveryProgress
 from leadline.records import walker
-from leadline.runtime.network import host_name
+from leadline.runtime.network import TcpNetwork
 from leadline.runtime.notify_socket import NotifySender
 from leadline.runtime.parent_pipe import parent_pipe
-from leadline.runtime.ports import shortage
+from leadline.runtime.ports import raise_descriptor_limit, shortage
 from leadline.runtime.selector import TimedSelector
 
 REFUSALS = (  # errors that are printed as one line
@@ -58,7 +62,8 @@ REFUSALS = (  # errors that are printed as one line
     OSError,
 )
 PROGRESS_S = 5.0  # interval of progress lines during a long start, without a terminal
-MORE_TIME_S = 60  # that the service manager is to wait, as long as there is progress
+MORE_TIME_S = 60  # extends the start timeout of the service manager, while there is progress
+METRICS_PORT = "(metrics)"  # in the error of a port that is taken
 MAX_OFFLINE_SHOWN = 10  # offline partitions that are listed after the start
 DEFAULT_LISTENERS = "PLAINTEXT://localhost:9092"  # Kafka's default listens on all interfaces
 
@@ -91,7 +96,17 @@ examples:
   leadline start --set log.dirs=/data/logs --set log.retention.hours=24
   leadline start --set zookeeper.connect=localhost:2181/kafka --set broker.id=3    join a cluster
   leadline start server.properties --brokers 4    4 brokers, for 4 cores
+  leadline start --metrics 127.0.0.1:9404         http://127.0.0.1:9404/metrics for Prometheus
+  leadline start --console 127.0.0.1:8080         with web pages for a browser on this machine
 """
+
+
+class StartOptions(NamedTuple):
+    """How one broker runs, beside its settings."""
+
+    console: ConsoleOptions | None = None
+    metrics: MetricsAddress | None = None
+    log_format: str = TEXT
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -115,6 +130,21 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     parser.add_argument(
         "--brokers", type=at_least(1), metavar="N", help="run N brokers of a cluster; their settings are derived"
     )
+    parser.add_argument(
+        "--metrics",
+        type=metrics_address,
+        metavar="HOST:PORT",
+        help="serve /metrics, /healthz and /readyz over HTTP (default: off); with --brokers, the n-th uses PORT+n",
+    )
+    parser.add_argument(
+        "--log-format", choices=(TEXT, JSON), default=TEXT, help="log lines as text or as JSON objects (default text)"
+    )
+    console = parser.add_argument_group("the console, which `leadline console --help` describes")
+    console.add_argument("--console", metavar="HOST:PORT", help="serve the console there, in a process of its own")
+    console.add_argument("--console-allow-changes", action="store_true", help="let it make changes")
+    console.add_argument(
+        "--console-config", type=Path, metavar="FILE", help="its client properties, where listeners require a login"
+    )
     parser.set_defaults(run=run)
 
 
@@ -127,14 +157,18 @@ def port_number(text: str) -> int:
 def run(options: argparse.Namespace) -> int:
     try:
         properties = _properties(options)
+        console = _console(options)
         if options.brokers is not None:
-            brokers = derived_brokers(properties, options.brokers, host_name())
-            return run_brokers(brokers, broker_settings(properties).storage.log_dirs, _arguments(options))
+            brokers = derived_brokers(properties, options.brokers, TcpNetwork.host_name())
+            log_dirs = broker_settings(properties).storage.log_dirs
+            return run_brokers(brokers, log_dirs, _arguments(options), options.metrics)
         settings = broker_settings(properties)
         _check_directories(settings.storage.log_dirs)
+        if console is not None:
+            check_console(console, settings.listeners)
         selector = TimedSelector()
         with asyncio.Runner(loop_factory=selector.new_loop) as runner:
-            return _run(runner, settings, selector)
+            return _run(runner, settings, selector, StartOptions(console, options.metrics, options.log_format))
     except (OSError, RuntimeError, MemoryError, ResourceExhausted) as error:
         if (text := shortage(error)) is None:
             if not isinstance(error, OSError):
@@ -146,20 +180,31 @@ def run(options: argparse.Namespace) -> int:
     return 1
 
 
-def _run(runner: asyncio.Runner, settings: BrokerSettings, selector: TimedSelector) -> int:
+def _console(options: argparse.Namespace) -> ConsoleOptions | None:
+    if options.console is None:
+        return None
+    if options.brokers is not None:
+        raise InvalidSetting("--console and --brokers cannot be combined: run `leadline console` beside the brokers")
+    return ConsoleOptions(options.console, options.console_allow_changes, options.console_config)
+
+
+def _run(runner: asyncio.Runner, settings: BrokerSettings, selector: TimedSelector, options: StartOptions) -> int:
     """Errors about a port or directory in use get the name of the process that uses it."""
     try:
-        return runner.run(_run_with_log(settings, selector))
+        return runner.run(_run_with_log(settings, selector, options))
     except LogDirLocked as error:
         holders = {holder_of(Path(path)) for path in settings.storage.log_dirs} - {None}
         raise LogDirLocked(f"{error}{_holders_text(holders)}") from None
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise
-        holders = {listener_on(listener.port) for listener in settings.listeners.bound} - {None}
+        ports, option = [listener.port for listener in settings.listeners.bound], "--port"
+        if options.metrics is not None and METRICS_PORT in (error.strerror or ""):
+            ports, option = [options.metrics.port], "--metrics"
+        holders = {listener_on(port) for port in ports} - {None}
         raise OSError(
             error.errno,
-            f"{error.strerror}{_holders_text(holders)}. Stop that process, or choose another port with --port",
+            f"{error.strerror}{_holders_text(holders)}. Stop that process, or choose another port with {option}",
         ) from None
 
 
@@ -170,7 +215,7 @@ def _holders_text(holders: "set[int | None]") -> str:
 def _properties(options: argparse.Namespace) -> dict[str, str]:
     properties: dict[str, str] = {}
     if options.properties is not None:
-        properties |= parse_properties(options.properties.read_text())
+        properties |= decode_properties(options.properties.read_bytes())
     for pair in options.set:
         key, separator, value = pair.partition("=")
         if not separator:
@@ -183,7 +228,8 @@ def _properties(options: argparse.Namespace) -> dict[str, str]:
 def _arguments(options: argparse.Namespace) -> list[str]:
     """The arguments of each of several brokers. --port is part of the derived settings."""
     file = [] if options.properties is None else [str(options.properties)]
-    return [*file, *(part for pair in options.set for part in ("--set", pair))]
+    settings = [part for pair in options.set for part in ("--set", pair)]
+    return [*file, *settings, *(("--log-format", options.log_format) if options.log_format != TEXT else ())]
 
 
 def _check_directories(log_dirs: Sequence[str]) -> None:
@@ -217,12 +263,12 @@ def with_port(properties: Mapping[str, str], port: int) -> dict[str, str]:
     return changed
 
 
-async def _run_with_log(settings: BrokerSettings, selector: TimedSelector) -> int:
-    lines = CondensedLines()
+async def _run_with_log(settings: BrokerSettings, selector: TimedSelector, options: StartOptions) -> int:
+    lines = CondensedLines(options.log_format)
     logging.basicConfig(level=logging.INFO, handlers=[lines], force=True)
     condensing = asyncio.create_task(_condense(lines))
     try:
-        unwritten = await _run_broker(settings, selector)
+        unwritten = await _run_broker(settings, selector, options)
     finally:
         condensing.cancel()
         lines.end_period()
@@ -240,10 +286,10 @@ async def _condense(lines: CondensedLines) -> None:
         lines.end_period()
 
 
-async def _run_broker(settings: BrokerSettings, selector: TimedSelector) -> str:
+async def _run_broker(settings: BrokerSettings, selector: TimedSelector, options: StartOptions) -> str:
     """Run until a signal or a failure. Why not everything is on disk; empty: everything is."""
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # the broker reports errors itself
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    stop, loop, console = asyncio.Event(), asyncio.get_running_loop(), options.console
     for number in ending_signals():
         loop.add_signal_handler(number, _stop_on, number.name, stop)
     if (pipe := parent_pipe(os.environ)) is not None:
@@ -251,21 +297,60 @@ async def _run_broker(settings: BrokerSettings, selector: TimedSelector) -> str:
     manager = NotifySender(os.environ)
     if settings.ignored:
         logging.warning("settings without effect: %s", "; ".join(settings.ignored))
+    raise_descriptor_limit()
     broker = Broker(settings, Ports(environment=os.environ))
     started = time.monotonic()
-    await _start(broker, manager)
-    gc.freeze()  # long-lived objects: the garbage collector skips them from now on
-    print_or_drop(_ready_text(broker, time.monotonic() - started))
+    with _served_metrics(broker, selector, options.metrics) as metrics:
+        await _start(broker, manager)
+        gc.freeze()  # long-lived objects: the garbage collector skips them from now on
+        print_or_drop(_ready_text(broker, time.monotonic() - started, metrics))
+        await _run_until_stopped(broker, selector, manager, stop, console)
+    if broker.failed.is_set():
+        raise LogDirFailed(",".join(broker.dirs.offline), "running", OSError("no log directory is left"))
+    return "; ".join(broker.dirs.not_closed.values())
+
+
+@contextmanager
+def _served_metrics(
+    broker: Broker, selector: TimedSelector, address: MetricsAddress | None
+) -> Iterator[MetricsAddress | None]:
+    """From before the start until after the stop, so that the state of the broker can be seen. Yields the address."""
+    if address is None:
+        yield None
+        return
+    from leadline.metrics.metrics_server import MetricsServer  # imported only if it is used
+    from leadline.metrics.scrape import BrokerMetrics
+    from leadline.metrics.sources import metrics_sources
+
+    server = MetricsServer(BrokerMetrics(metrics_sources(broker, selector)), broker.ports.network)
+    host, port = server.listen(*address)
+    server.start()
+    try:
+        yield MetricsAddress(host, port)
+    finally:
+        server.stop()
+
+
+async def _run_until_stopped(
+    broker: Broker,
+    selector: TimedSelector,
+    manager: NotifySender,
+    stop: asyncio.Event,
+    console: ConsoleOptions | None,
+) -> None:
+    loop = asyncio.get_running_loop()
     manager.notify("READY=1", f"STATUS=serves {len(broker.dirs.logs)} partitions")
     loop.add_signal_handler(signal.SIGUSR1, _log_loop_statistics, broker, selector)
+    console_process = None if console is None else ConsoleProcess(console)
+    if console_process is not None:
+        await console_process.start(broker.settings.listeners, broker.advertised)
     ends = [asyncio.create_task(stop.wait()), asyncio.create_task(broker.failed.wait())]
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     manager.notify("STOPPING=1", "STATUS=stopping")
     _log_loop_statistics(broker, selector)
+    if console_process is not None:
+        await console_process.stop()
     await broker.stop()
-    if broker.failed.is_set():
-        raise LogDirFailed(",".join(broker.dirs.offline), "running", OSError("no log directory is left"))
-    return "; ".join(broker.dirs.not_closed.values())
 
 
 def _stop_on(reason: str, stop: asyncio.Event) -> None:
@@ -313,7 +398,7 @@ def _progress(recovery: RecoveryProgress) -> str:
     return f"recovering {done}, {partitions}"
 
 
-def _ready_text(broker: Broker, seconds: float) -> str:
+def _ready_text(broker: Broker, seconds: float, metrics: MetricsAddress | None) -> str:
     dirs = broker.dirs
     size = sum(log.size for log in dirs.logs.values())
     offline, zookeeper = dirs.offline_logs(), broker.settings.broker.zookeeper_connect
@@ -327,17 +412,17 @@ def _ready_text(broker: Broker, seconds: float) -> str:
     lines += [f"  offline  {partition.tp}: {partition.error}" for partition in offline[:MAX_OFFLINE_SHOWN]]
     if len(offline) > MAX_OFFLINE_SHOWN:
         lines.append(f"  offline  {count_text(len(offline) - MAX_OFFLINE_SHOWN, 'more partition')}")
+    lines += [] if metrics is None else [f"  metrics  {metrics_url(metrics)}"]
     lines.append(f"  holds    {len(dirs.logs)} partitions, {size_text(size)}")
     lines.append(f"  try      leadline topics list {bootstrap_options(broker.settings.listeners, broker.advertised)}")
     return "\n".join(lines)
 
 
 def bootstrap_options(listeners: Listeners, advertised: Mapping[str, Endpoint]) -> str:
-    """Of a command: to a listener that anybody may use, if there is one."""
-    protected = {listener.name for listener in listeners.advertised if listener.protocol.sasl or listener.protocol.tls}
-    name = next((name for name in advertised if name not in protected), next(iter(advertised)))
-    properties = " --command-config FILE" if name in protected else ""
-    return f"--bootstrap-server {advertised[name].host}:{advertised[name].port}{properties}"
+    """The options of a command that connects to an open listener, if there is one."""
+    name = open_listener(listeners)
+    endpoint = advertised[next(iter(advertised)) if name is None else name]
+    return f"--bootstrap-server {endpoint.host}:{endpoint.port}{' --command-config FILE' if name is None else ''}"
 
 
 def _state(log_dir: LogDir, logs: int) -> str:
@@ -358,7 +443,7 @@ def _log_loop_statistics(broker: Broker, selector: TimedSelector) -> None:
     logging.info(
         "%d connections, %d requests in %d turns of the event loop, the longest turn since the last report took %s",
         connections,
-        broker.requests.served,
+        broker.requests.metrics.requests,
         selector.turns,
         time_text(selector.pop_longest_turn_s()),
     )

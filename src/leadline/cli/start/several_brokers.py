@@ -11,11 +11,13 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from itertools import zip_longest
 from pathlib import Path
 
 from leadline import __version__
+from leadline.admin.formatting import count_text, host_text, ids_text, time_text
 from leadline.cli.errors import print_error
-from leadline.cli.formatting import count_text, host_text, ids_text, time_text
+from leadline.cli.metrics_address import MAX_PORT, MetricsAddress, metrics_url
 from leadline.cli.processes import listener_on, process_text
 from leadline.cli.start.derived_settings import DerivedBroker, folder_of
 from leadline.cli.supervisor.broker_output import PrefixedLines
@@ -23,7 +25,6 @@ from leadline.cli.supervisor.broker_process import BrokerProcess, now_text
 from leadline.cli.supervisor.supervision import ProcessState, SupervisionPolicy, backoff_s
 from leadline.cli.supervisor.supervisor import Supervisor
 from leadline.cli.terminal import print_or_drop
-from leadline.config.listeners import Listener
 from leadline.log.names import META_PROPERTIES_FILE
 from leadline.runtime.notify_socket import NotifySender
 
@@ -32,19 +33,28 @@ POLICY = SupervisionPolicy(restarts=True, stops_in_turn=True, needs_all=False, k
 EXTEND = "EXTEND_TIMEOUT_USEC"
 
 
-def run_brokers(brokers: Sequence[DerivedBroker], log_dirs: Sequence[str], arguments: Sequence[str]) -> int:
-    """`log_dirs`: those of the file. `arguments`: those of `leadline start`, without --brokers and --port."""
-    problems = [*_taken_ports(brokers), *_mixed_directories(log_dirs)]
+def run_brokers(
+    brokers: Sequence[DerivedBroker],
+    log_dirs: Sequence[str],
+    arguments: Sequence[str],
+    metrics: MetricsAddress | None = None,
+) -> int:
+    """`log_dirs`: those of the file. `arguments`: those of `leadline start`, without --brokers, --port and --metrics.
+
+    `metrics`: the address of the first broker.
+    """
+    addresses = [None if metrics is None else metrics.shifted(n) for n in range(len(brokers))]
+    problems = [*_taken_ports(brokers, addresses), *_mixed_directories(log_dirs)]
     for problem in problems:
         print_error(problem)
     if problems:
         return 1
     warn_of_others(brokers, log_dirs)
-    print_or_drop("\n".join(first_lines(brokers)))
-    return asyncio.run(HostSupervisor(brokers, arguments, NotifySender(os.environ)).run())
+    print_or_drop("\n".join(first_lines(brokers, addresses)))
+    return asyncio.run(HostSupervisor(brokers, arguments, NotifySender(os.environ), addresses).run())
 
 
-def first_lines(brokers: Sequence[DerivedBroker]) -> list[str]:
+def first_lines(brokers: Sequence[DerivedBroker], metrics: Sequence[MetricsAddress | None] = ()) -> list[str]:
     common = brokers[0].settings.broker
     rows = [
         (
@@ -52,8 +62,9 @@ def first_lines(brokers: Sequence[DerivedBroker]) -> list[str]:
             " ".join(map(str, broker.settings.listeners.bound)),
             _advertised_text(broker),
             " ".join(broker.settings.storage.log_dirs),
+            metrics_url(address) if address is not None and address.port else "",
         )
-        for broker in brokers
+        for broker, address in zip_longest(brokers, metrics)
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
@@ -72,26 +83,29 @@ def _advertised_text(broker: DerivedBroker) -> str:
     return "" if listeners.advertised == listeners.bound else f"as {' '.join(map(str, listeners.advertised))}"
 
 
-# What is certain to fail
+# Starts that are certain to fail
 
 
-def _taken_ports(brokers: Sequence[DerivedBroker]) -> Iterator[str]:
-    for broker in brokers:
-        for listener in broker.settings.listeners.bound:
-            if (error := _bind_error(listener)) is not None:
-                pid = listener_on(listener.port)
+def _taken_ports(brokers: Sequence[DerivedBroker], metrics: Sequence[MetricsAddress | None]) -> Iterator[str]:
+    for broker, own in zip(brokers, metrics, strict=True):
+        addresses = [(listener.name, listener.host, listener.port) for listener in broker.settings.listeners.bound]
+        addresses += [] if own is None else [("metrics", own.host, own.port)]
+        for name, host, port in addresses:
+            if (error := _bind_error(host, port)) is not None:
+                pid = listener_on(port)
                 by = "" if pid is None else f", by {process_text(pid)}"
-                address = f"{host_text(listener.host)}:{listener.port}"
-                yield f"broker {broker.id} cannot listen on {address} ({listener.name}): {error}{by}"
+                yield f"broker {broker.id} cannot listen on {host_text(host)}:{port} ({name}): {error}{by}"
 
 
-def _bind_error(listener: Listener) -> str | None:
-    """Why nobody can listen there. A host that has no address is left to the broker, which reports it."""
-    if not listener.port:
+def _bind_error(host: str, port: int) -> str | None:
+    """Why the address cannot be used. The broker itself reports a host that has no address."""
+    if not port:
         return None
+    if port > MAX_PORT:
+        return f"a port is at most {MAX_PORT}"
     try:
         (family, kind, _, _, address), *_ = socket.getaddrinfo(
-            listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except OSError:
         return None
@@ -139,9 +153,18 @@ def warn_of_others(brokers: Sequence[DerivedBroker], log_dirs: Sequence[str]) ->
 class HostSupervisor(Supervisor):
     """Reports to the terminal and to the service manager."""
 
-    def __init__(self, brokers: Sequence[DerivedBroker], arguments: Sequence[str], manager: NotifySender) -> None:
+    def __init__(
+        self,
+        brokers: Sequence[DerivedBroker],
+        arguments: Sequence[str],
+        manager: NotifySender,
+        metrics: Sequence[MetricsAddress | None] = (),
+    ) -> None:
         width = max(len(str(broker.id)) for broker in brokers)
-        members = [_process(broker, arguments, f"broker {broker.id:{width}} | ") for broker in brokers]
+        members = [
+            _process(broker, arguments, f"broker {broker.id:{width}} | ", address)
+            for broker, address in zip_longest(brokers, metrics)
+        ]
         super().__init__(members, POLICY)
         self._manager, self._started_s = manager, time.monotonic()
         self._is_announced = False
@@ -210,7 +233,10 @@ class HostSupervisor(Supervisor):
         print_or_drop(f"{now_text()} {text}")
 
 
-def _process(broker: DerivedBroker, arguments: Sequence[str], prefix: str) -> BrokerProcess:
+def _process(
+    broker: DerivedBroker, arguments: Sequence[str], prefix: str, metrics: MetricsAddress | None
+) -> BrokerProcess:
     own = [part for name, value in broker.own.items() for part in ("--set", f"{name}={value}")]
+    own += [] if metrics is None else ["--metrics", str(metrics)]
     log_dir = Path(broker.settings.storage.log_dirs[0])
     return BrokerProcess(broker.id, [*arguments, *own], log_dir, PrefixedLines(prefix, print_or_drop))

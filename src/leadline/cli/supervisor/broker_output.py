@@ -54,7 +54,7 @@ class PrefixedLines:
         self._last_line = ""
 
     def open(self) -> int:
-        self._reading, writing = os.pipe2(os.O_CLOEXEC)
+        self._reading, writing = os.pipe()
         os.set_blocking(self._reading, False)
         self._last_line = ""
         asyncio.get_running_loop().add_reader(self._reading, self._read)

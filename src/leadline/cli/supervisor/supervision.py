@@ -28,7 +28,7 @@ MAX_DOUBLINGS = 10  # beyond this the back-off is at its maximum
 
 
 def backoff_s(ends: int) -> float:
-    """How long a broker waits for its next start, after so many ends in a row."""
+    """The pause before a broker is started again, after `ends` failures in a row."""
     return min(FIRST_BACKOFF_S * 2.0 ** min(ends - 1, MAX_DOUBLINGS), MAX_BACKOFF_S)
 
 
@@ -43,10 +43,10 @@ class ProcessState(Enum):
 
 class ProcessEvent(Enum):
     SERVES = "serves"
-    DIES = "dies"  # its process ended, and another one is to take its place
+    DIES = "dies"  # its process ended, and the supervisor will start another
     LEAVES = "leaves"  # its process ended for good
     DUE = "due"  # its back-off is over
-    BACK = "back"  # somebody started it by hand
+    BACK = "back"  # it was started by hand
     STOP = "stop"  # its turn to stop
 
 
@@ -125,7 +125,7 @@ class Supervision:
     def serves(self, id: BrokerId, now_s: float) -> list[Action]:
         broker = self.brokers[id]
         if broker.state is not ProcessState.STARTING:
-            return []  # it was asked to end meanwhile
+            return []  # it was stopped in the meantime
         self._move(broker, ProcessEvent.SERVES)
         broker.serving_since_s = now_s
         if self._is_announced or self.count(ProcessState.SERVING) < len(self.brokers):
@@ -134,7 +134,7 @@ class Supervision:
         return [Action(Verb.ANNOUNCE)]
 
     def came_back(self, id: BrokerId, now_s: float) -> None:
-        """Somebody started a broker by hand that was away."""
+        """A broker that had ended was started by hand."""
         self._move(self.brokers[id], ProcessEvent.BACK)
         self.brokers[id].serving_since_s = now_s
 

@@ -109,7 +109,7 @@ class Supervisor:
     async def _run_process(self, member: BrokerProcess) -> None:
         environment = {**self._pipe.environment, NOTIFY_SOCKET: self._notices.name}
         await member.run(environment, [self._pipe.reading])
-        self._read_notices()  # what it sent before it ended
+        self._read_notices()  # output from before it ended
         self.ended(member, is_clean=member.ended_cleanly)
 
     def run_task(self, work: Coroutine[object, object, None]) -> None:

@@ -5,16 +5,21 @@ Without a terminal, `describe` prints exactly what kafka-topics.sh of Kafka 3.8 
 
 import argparse
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
+from leadline.admin.connection import ClusterConnection, administer, no_topic
+from leadline.admin.errors import Failure, client_error_text
+from leadline.admin.formatting import count_text
+from leadline.admin.json_values import Json
+from leadline.admin.settings import alter_configs
+from leadline.admin.topic_changes import CLUSTER_DEFAULT, add_partitions, create_topic, delete_topic
+from leadline.admin.topic_description import FILTERS, INTERNAL
 from leadline.cli import COMMANDS
-from leadline.cli.configs import alter_configs
-from leadline.cli.connection import ClusterConnection, administer, no_topic
-from leadline.cli.errors import Failure, client_error_text
-from leadline.cli.formatting import count_text
-from leadline.cli.options import add_command, add_json_option, add_yes_option, at_least, key_value
+from leadline.cli.options import add_command, add_subcommands, add_yes_option, at_least, key_value
+from leadline.cli.output import Results, add_output_option, is_text, print_result
 from leadline.cli.terminal import confirmed
-from leadline.cli.topics.describe import FILTERS, INTERNAL, describe
+from leadline.cli.topics.describe import describe
 from leadline.config.settings import nearest
 from leadline.config.topic import LogConfig
 
@@ -49,27 +54,23 @@ DELETE = """
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser(
-        "topics",
-        prog="leadline topics",
-        help=COMMANDS["topics"].help,
-        usage="leadline topics COMMAND ...",
-    )
-    subcommands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subcommands = add_subcommands(commands, "topics", COMMANDS["topics"].help)
 
     create = add_command(
         subcommands, "create", _create, help="create a topic", usage="topics create NAME [options]", examples=CREATE
     )
     create.add_argument("name", metavar="NAME")
-    create.add_argument("--partitions", type=at_least(1), default=-1, metavar="N")
-    create.add_argument("--replication-factor", type=at_least(1), default=-1, metavar="N")
+    create.add_argument("--partitions", type=at_least(1), default=CLUSTER_DEFAULT, metavar="N")
+    create.add_argument("--replication-factor", type=at_least(1), default=CLUSTER_DEFAULT, metavar="N")
     create.add_argument("--config", type=key_value, action="append", default=[], metavar="KEY=VALUE")
     create.add_argument("--if-not-exists", action="store_true", help="do nothing if the topic exists")
+    add_output_option(create)
 
     listing = add_command(
         subcommands, "list", _list, help="list the names of all topics", usage="topics list [options]", examples=LIST
     )
     listing.add_argument("--internal", action="store_true", help="include internal topics")
+    add_output_option(listing, "topic")
 
     describing = add_command(
         subcommands,
@@ -81,7 +82,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     )
     describing.add_argument("names", nargs="*", metavar="NAME")
     describing.add_argument("--internal", action="store_true", help="include internal topics, if no NAME is given")
-    add_json_option(describing, "topic")
+    add_output_option(describing, "topic")
     only = describing.add_argument_group("only partitions that").add_mutually_exclusive_group()
     for name, (meaning, _) in FILTERS.items():
         only.add_argument(f"--{name}", action="store_const", const=name, dest="only", help=meaning)
@@ -98,6 +99,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     alter.add_argument("--partitions", type=at_least(1), metavar="N", help="new number of partitions")
     alter.add_argument("--config", type=key_value, action="append", default=[], metavar="KEY=VALUE")
     alter.add_argument("--delete-config", action="append", default=[], metavar="KEY")
+    add_output_option(alter)
 
     delete = add_command(
         subcommands,
@@ -110,26 +112,22 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     delete.add_argument("names", nargs="+", metavar="NAME")
     delete.add_argument("--if-exists", action="store_true", help="do nothing if the topic does not exist")
     add_yes_option(delete)
+    add_output_option(delete, "topic")
 
 
 def _create(options: argparse.Namespace) -> int:
     from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.cimpl import NewTopic
 
     connection, admin = administer(options)
-    new = NewTopic(
-        options.name,
-        num_partitions=options.partitions,
-        replication_factor=options.replication_factor,
-        config=dict(options.config),
-    )
+    counts = options.partitions, options.replication_factor
     try:
-        connection.wait(admin.create_topics([new], request_timeout=connection.remaining_s)[options.name])
+        create_topic(connection, admin, options.name, *counts, dict(options.config))
     except KafkaException as error:
         if options.if_not_exists and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            print_result(options, {"topic": options.name, "created": False}, lambda: None)
             return 0
         raise _refusal(error.args[0], dict(options.config)) from None
-    print(f"Created topic {options.name}.")
+    print_result(options, {"topic": options.name, "created": True}, f"Created topic {options.name}.")
     return 0
 
 
@@ -142,16 +140,16 @@ def _refusal(error: "KafkaError", settings: Iterable[str]) -> Failure:
 
 def _list(options: argparse.Namespace) -> int:
     connection = ClusterConnection(options)
-    for name in sorted(connection.metadata(connection.admin()).topics):
-        if options.internal or name not in INTERNAL:
-            print(name)
+    with Results(options) as results:
+        for name in sorted(connection.metadata(connection.admin()).topics):
+            if options.internal or name not in INTERNAL:
+                results.add({"topic": name, "internal": name in INTERNAL}, partial(print, name))
     return 0
 
 
 def _alter(options: argparse.Namespace) -> int:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin._config import AlterConfigOpType
-    from confluent_kafka.cimpl import NewPartitions
 
     changes = [(key, value, AlterConfigOpType.SET) for key, value in options.config]
     changes += [(key, None, AlterConfigOpType.DELETE) for key in options.delete_config]
@@ -165,14 +163,20 @@ def _alter(options: argparse.Namespace) -> int:
             alter_configs(connection, admin, "topic", options.name, changes)
         except KafkaException as error:
             raise _refusal(error.args[0], [key for key, _, _ in changes]) from None
-        print(f"Completed updating config for topic {options.name}.")
+        if is_text(options):
+            print(f"Completed updating config for topic {options.name}.")
+    count = len(topics[options.name].partitions)
+    lines: list[str] = []
     if options.partitions is not None:
-        before = len(topics[options.name].partitions)
-        futures = admin.create_partitions(
-            [NewPartitions(options.name, options.partitions)], request_timeout=connection.remaining_s
-        )
-        connection.wait(futures[options.name])
-        print(f"Topic {options.name} now has {options.partitions} partitions, up from {before}.")
+        add_partitions(connection, admin, options.name, options.partitions)
+        lines.append(f"Topic {options.name} now has {options.partitions} partitions, up from {count}.")
+    altered: dict[str, Json] = {
+        "topic": options.name,
+        "configs": {key: value for key, value, _ in changes},
+        "partitions": options.partitions or count,
+        "partitions_before": count,
+    }
+    print_result(options, altered, lambda: print(*lines, sep="\n") if lines else None)
     return 0
 
 
@@ -189,16 +193,19 @@ def _delete(options: argparse.Namespace) -> int:
         partitions = count_text(len(topics[name].partitions), "partition")
         if not options.yes and not confirmed(f"Delete topic {name} with all records of its {partitions}?"):
             raise Failure(f"topic {name} was not deleted")
-    if not names:
-        return 0
     connection.restart_timeout()  # the answer may have taken a while
-    for name, future in admin.delete_topics(names, request_timeout=connection.remaining_s).items():
-        try:
-            connection.wait(future)
-            print(f"Deleted topic {name}.")
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise Failure(f"topic {name}: {client_error_text(error.args[0])}") from None
-            if not options.if_exists:
-                raise no_topic(name, topics) from None
+    with Results(options) as results:
+        for name in dict.fromkeys(options.names):
+            if name not in names:
+                results.add({"topic": name, "deleted": False})
+                continue
+            try:
+                delete_topic(connection, admin, name)
+                results.add({"topic": name, "deleted": True}, partial(print, f"Deleted topic {name}."))
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise Failure(f"topic {name}: {client_error_text(error.args[0])}") from None
+                if not options.if_exists:
+                    raise no_topic(name, topics) from None
+                results.add({"topic": name, "deleted": False})
     return 0

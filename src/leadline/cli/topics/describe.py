@@ -1,75 +1,34 @@
 """leadline topics describe: prints the lines of kafka-topics.sh, without a terminal byte for byte."""
 
 import argparse
-import json
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from leadline.cli.connection import ClusterConnection, administer, no_topic
-from leadline.cli.errors import print_error
-from leadline.cli.formatting import ids_text
-from leadline.cli.json_values import Json
-from leadline.cli.kafka_python.admin import kafka_python_admin
-from leadline.cli.kafka_python.partitions import list_reassignments
-from leadline.cli.reassign.plan import OngoingReassignment
-from leadline.cli.terminal import Paint
+from leadline.admin.connection import ClusterConnection, administer, no_topic
+from leadline.admin.formatting import ids_text
+from leadline.admin.json_values import Json
+from leadline.admin.kafka_python.admin import kafka_python_admin
+from leadline.admin.kafka_python.partitions import list_reassignments
+from leadline.admin.reassign.plan import OngoingReassignment
+from leadline.admin.topic_description import (
+    FILTERS,
+    INTERNAL,
+    FilterContext,
+    PartitionDescription,
+    id_of,
+    partitions_of,
+)
+from leadline.cli.errors import print_error, report_silent
+from leadline.cli.output import Results, print_results
+from leadline.cli.terminal import TextStyles
 from leadline.model import TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.admin._config import ConfigEntry
     from confluent_kafka.admin._topic import TopicDescription
-
-
-class PartitionDescription(NamedTuple):
-    """A partition as `describe` prints it."""
-
-    id: int
-    leader: int | None
-    replicas: list[int]
-    isr: list[int]
-    moves: OngoingReassignment | None = None
-
-    @property
-    def replication_factor(self) -> int:
-        """Without the replicas that a reassignment adds."""
-        if self.moves is None or not {*self.moves.adding, *self.moves.removing} & {*self.replicas}:
-            return len(self.replicas)
-        return len(self.moves.replicas) - len(self.moves.adding)
-
-
-class FilterContext(NamedTuple):
-    """The facts besides the partition that filters need."""
-
-    alive: Collection[int]
-    min_isr: int  # min.insync.replicas of the topic
-
-
-Filter = Callable[[PartitionDescription, FilterContext], bool]
-
-
-FILTERS: dict[str, tuple[str, Filter]] = {
-    "under-replicated-partitions": (
-        "have fewer in-sync replicas than replicas",
-        lambda partition, _: len(partition.isr) < partition.replication_factor,
-    ),
-    "unavailable-partitions": (
-        "have no leader that is alive",
-        lambda partition, cluster: partition.leader is None or partition.leader not in cluster.alive,
-    ),
-    "at-min-isr-partitions": (
-        "have exactly min.insync.replicas in-sync replicas",
-        lambda partition, cluster: len(partition.isr) == cluster.min_isr,
-    ),
-    "under-min-isr-partitions": (
-        "have fewer in-sync replicas than min.insync.replicas: acks=all fails",
-        lambda partition, cluster: partition.leader is None or len(partition.isr) < cluster.min_isr,
-    ),
-}
-
-
-INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})  # Kafka's own, by name
 
 
 def describe(options: argparse.Namespace) -> int:
@@ -82,24 +41,25 @@ def describe(options: argparse.Namespace) -> int:
         if name not in existing:
             raise no_topic(name, existing)
     if not names:
+        print_results(options, [], lambda: None)
         return 0
     futures = admin.describe_topics(TopicCollection(names), request_timeout=connection.remaining_s)
     topics: list[TopicDescription] = [connection.wait(futures[name]) for name in names]
     settings, moving = _settings(connection, admin, names), _moving(connection, topics)
-    paint, alive = Paint(sys.stdout), connection.metadata(admin).brokers
-    for topic in topics:
-        topic_settings = settings[topic.name]
-        partitions = partitions_of(topic, moving)
-        if options.only is not None:
-            matches, cluster = FILTERS[options.only][1], FilterContext(alive, topic_settings.min_isr)
-            partitions = [partition for partition in partitions if matches(partition, cluster)]
-        if options.json and (partitions or options.only is None):
-            print(json.dumps(as_json(topic, partitions, topic_settings.changed)))
-        elif not options.json:
-            head = [head_of(topic, partitions, topic_settings.changed, paint)] if options.only is None else []
-            for line in head + [line_of(topic.name, partition, paint) for partition in partitions]:
-                print(line)
-    connection.report_silent("partitions that it leads can be neither written nor read")
+    paint, alive = TextStyles(sys.stdout), connection.metadata(admin).brokers
+    with Results(options) as results:
+        for topic in topics:
+            topic_settings = settings[topic.name]
+            partitions = partitions_of(topic, moving)
+            if options.only is not None:
+                matches, cluster = FILTERS[options.only][1], FilterContext(alive, topic_settings.min_isr)
+                partitions = [partition for partition in partitions if matches(partition, cluster)]
+            if partitions or options.only is None:
+                head = [head_of(topic, partitions, topic_settings.changed, paint)] if options.only is None else []
+                lines = head + [line_of(topic.name, partition, paint) for partition in partitions]
+                value = as_json(topic, partitions, topic_settings.changed)
+                results.add(value, partial(print, *lines, sep="\n"))
+    report_silent(connection, "partitions that it leads can be neither written nor read")
     return 0
 
 
@@ -140,20 +100,11 @@ def _moving(
         return list_reassignments(client)
 
 
-def partitions_of(
-    topic: "TopicDescription", moving: Mapping[TopicPartition, OngoingReassignment]
-) -> list[PartitionDescription]:
-    partitions = []
-    for part in topic.partitions:
-        leader, replicas, isr = _nodes(part.leader, part.replicas, part.isr)
-        partitions.append(
-            PartitionDescription(part.id, leader, replicas, isr, moving.get(TopicPartition(topic.name, part.id)))
-        )
-    return sorted(partitions)
-
-
 def head_of(
-    topic: "TopicDescription", partitions: Sequence[PartitionDescription], settings: Mapping[str, str], paint: Paint
+    topic: "TopicDescription",
+    partitions: Sequence[PartitionDescription],
+    settings: Mapping[str, str],
+    paint: TextStyles,
 ) -> str:
     """The first line of kafka-topics.sh --describe."""
     head = [
@@ -166,7 +117,7 @@ def head_of(
     return "\t".join(head)
 
 
-def line_of(topic: str, partition: PartitionDescription, paint: Paint) -> str:
+def line_of(topic: str, partition: PartitionDescription, paint: TextStyles) -> str:
     """The line of a partition. librdkafka does not request eligible leader replicas: N/A."""
     isr = ids_text(partition.isr)
     row = [
@@ -185,7 +136,7 @@ def line_of(topic: str, partition: PartitionDescription, paint: Paint) -> str:
 def as_json(topic: "TopicDescription", partitions: Sequence[PartitionDescription], settings: Mapping[str, str]) -> Json:
     return {
         "topic": topic.name,
-        "topicId": id_of(topic),
+        "topic_id": id_of(topic),
         "internal": topic.is_internal,
         "partitions": [_partition_as_json(partition) for partition in partitions],
         "configs": dict(settings),
@@ -200,22 +151,8 @@ def _partition_as_json(partition: PartitionDescription) -> Json:
         "isr": partition.isr,
     }
     if partition.moves is not None:
-        members["addingReplicas"], members["removingReplicas"] = partition.moves.adding, partition.moves.removing
+        members["adding_replicas"], members["removing_replicas"] = partition.moves.adding, partition.moves.removing
     return members
-
-
-def id_of(topic: "TopicDescription") -> str:
-    """In Kafka's form, which is base64 for URLs. librdkafka returns ordinary base64."""
-    return str(topic.topic_id).replace("+", "-").replace("/", "_")
-
-
-def _nodes(
-    leader: object, replicas: Sequence[object], isr: Sequence[object]
-) -> tuple[int | None, list[int], list[int]]:
-    """The ids. A partition without a leader has no node as leader, or one with a negative id."""
-    ids = [[int(getattr(node, "id", -1)) for node in nodes] for nodes in (replicas, isr)]
-    leader_id = int(getattr(leader, "id", -1))
-    return (leader_id if leader_id >= 0 else None), ids[0], ids[1]
 
 
 def java_order(names: Sequence[str]) -> list[str]:

@@ -5,51 +5,51 @@ ends it with an abort marker in that partition. `find-hanging` and `blocking` pr
 """
 
 import argparse
-import json
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from leadline.cli import COMMANDS
-from leadline.cli.connection import ClusterConnection, administer
-from leadline.cli.errors import Failure, print_error
-from leadline.cli.kafka_python.admin import KafkaPythonAdmin, kafka_python_admin
-from leadline.cli.kafka_python.transactions import (
+from leadline.admin.connection import ClusterConnection, administer
+from leadline.admin.errors import Failure
+from leadline.admin.json_values import Json
+from leadline.admin.kafka_python.admin import kafka_python_admin
+from leadline.admin.kafka_python.transactions import (
     abort_transaction,
     describe_producers,
     describe_transaction,
     list_transactions,
 )
-from leadline.cli.leaders import partitions_with_leader
-from leadline.cli.offsets import list_offsets, resolve_partitions
-from leadline.cli.options import add_command, add_json_option, at_least, topic_argument
-from leadline.cli.partitions import partitions_text
-from leadline.cli.terminal import Paint, print_table
-from leadline.cli.times import duration_ms
-from leadline.cli.transactions.open_transactions import (
+from leadline.admin.leaders import partitions_with_leader
+from leadline.admin.offsets import resolve_partitions
+from leadline.admin.open_transactions import (
     NOT_OPEN,
-    BlockedPartition,
     OpenTransaction,
     TransactionDescription,
     hanging,
     hangs,
 )
+from leadline.admin.partitions import partitions_text
+from leadline.admin.times import duration_ms
+from leadline.admin.topic_description import TRANSACTIONS_TOPIC
+from leadline.admin.transaction_text import abort_call, blocked_json, ending_text, open_json, transaction_json
+from leadline.admin.transactions import blocked_partitions, open_transactions, transactions_of
+from leadline.cli import COMMANDS
+from leadline.cli.errors import print_error, report_incomplete, report_silent
+from leadline.cli.options import add_command, add_subcommands, at_least, topic_argument
+from leadline.cli.output import Results, add_output_option, is_text, print_result, print_results
+from leadline.cli.terminal import TextStyles, print_table
 from leadline.cli.transactions.transaction_text import (
     HANGING_HEADS,
-    abort_call,
-    blocked_json,
     blocked_lines,
-    ending_text,
     hanging_row,
     marker_text,
-    open_json,
     open_text,
-    transaction_json,
     transaction_lines,
 )
 from leadline.config.settings import nearest
-from leadline.model import ProducerId, TopicPartition
+from leadline.model import TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -85,13 +85,7 @@ ABORT = """
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser(
-        "transactions",
-        prog="leadline transactions",
-        help=COMMANDS["transactions"].help,
-        usage="leadline transactions COMMAND ...",
-    )
-    subcommands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subcommands = add_subcommands(commands, "transactions", COMMANDS["transactions"].help)
 
     listing = add_command(
         subcommands,
@@ -115,7 +109,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     listing.add_argument(
         "--longer-than", type=duration_ms, metavar="LENGTH", help="only transactions open for longer: 30s, 10m, 2h"
     )
-    add_json_option(listing, "id")
+    add_output_option(listing, "id")
 
     describe = add_command(
         subcommands,
@@ -126,7 +120,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         examples=DESCRIBE,
     )
     describe.add_argument("ids", nargs="+", metavar="ID")
-    add_json_option(describe, "id")
+    add_output_option(describe, "id")
 
     blocking = add_command(
         subcommands,
@@ -137,7 +131,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         examples=BLOCKING,
     )
     blocking.add_argument("topics", nargs="+", type=topic_argument, metavar="TOPIC[:0,2-5]")
-    add_json_option(blocking, "partition")
+    add_output_option(blocking, "partition")
 
     find = add_command(
         subcommands,
@@ -161,7 +155,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         metavar="LENGTH",
         help="transaction.max.timeout.ms of the brokers; younger transactions are left out (default 15m)",
     )
-    add_json_option(find, "transaction")
+    add_output_option(find, "transaction")
 
     abort = add_command(
         subcommands,
@@ -186,6 +180,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         "--execute", action="store_true", help="write the abort marker (default: only show what it would do)"
     )
     action.add_argument("--force", action="store_true", help="abort it even if its coordinator will end it")
+    add_output_option(abort)
 
 
 def _now_ms() -> int:
@@ -193,59 +188,57 @@ def _now_ms() -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    connection, _ = administer(options)
+    connection, admin = administer(options)
     with kafka_python_admin(connection) as client:
         listings = list_transactions(client, options.state, options.producer_id, options.longer_than)
-    if options.json:
-        for listing in listings:
-            members = {"transactionalId": listing.transactional_id, "coordinator": listing.coordinator}
-            print(json.dumps(members | {"producerId": listing.producer_id, "state": listing.state}))
-    else:
-        rows = [
-            [listing.transactional_id, listing.state, str(listing.producer_id), str(listing.coordinator)]
-            for listing in listings
-        ]
-        print_table(["TRANSACTIONAL ID", "STATE", "PRODUCER ID", "COORDINATOR"], rows)
-    return connection.report_silent("transactions that it coordinates are not listed")
+    values: list[Json] = [
+        {
+            "transactional_id": listing.transactional_id,
+            "coordinator": listing.coordinator,
+            "producer_id": listing.producer_id,
+            "state": listing.state,
+        }
+        for listing in listings
+    ]
+    rows = [
+        [listing.transactional_id, listing.state, str(listing.producer_id), str(listing.coordinator)]
+        for listing in listings
+    ]
+    heads = ["TRANSACTIONAL ID", "STATE", "PRODUCER ID", "COORDINATOR"]
+    print_results(options, values, lambda: print_table(heads, rows))
+    return report_incomplete(
+        connection,
+        admin,
+        "transactions that it coordinates are not listed",
+        TRANSACTIONS_TOPIC,
+        "transactions that it holds are not listed",
+    )
 
 
 def _describe(options: argparse.Namespace) -> int:
     connection, _ = administer(options)
-    paint, now_ms = Paint(sys.stdout), _now_ms()
-    with kafka_python_admin(connection) as client:
+    paint, now_ms = TextStyles(sys.stdout), _now_ms()
+    with kafka_python_admin(connection) as client, Results(options) as results:
         for n, name in enumerate(options.ids):
             transaction = describe_transaction(client, name)
             if transaction is None:
                 ids = [listing.transactional_id for listing in list_transactions(client)]
                 raise Failure(f"there is no transactional id {name}{nearest(name, ids)}")
-            if options.json:
-                print(json.dumps(transaction_json(transaction)))
-            else:
-                if n > 0:
-                    print()
-                print(*transaction_lines(transaction, now_ms, paint), sep="\n")
+            lines = [*([""] if n > 0 else []), *transaction_lines(transaction, now_ms, paint)]
+            results.add(transaction_json(transaction), partial(print, *lines, sep="\n"))
     return 0
 
 
 def _blocking(options: argparse.Namespace) -> int:
     connection, admin = administer(options)
     partitions = partitions_with_leader(connection, admin, resolve_partitions(connection, admin, options.topics))
-    paint, now_ms = Paint(sys.stdout), _now_ms()
+    paint, now_ms = TextStyles(sys.stdout), _now_ms()
     with kafka_python_admin(connection) as client:
-        stable = list_offsets(connection, admin, partitions, "latest", committed_only=True)
-        opened, transactions = open_transactions(client, partitions)
-        ends = list_offsets(connection, admin, partitions, "latest")
-    partitions_blocked = [
-        BlockedPartition(tp, stable[tp], ends[tp], tuple(transaction for transaction in opened if transaction.tp == tp))
-        for tp in partitions
-    ]
-    for n, blocked in enumerate(partitions_blocked):
-        if options.json:
-            print(json.dumps(blocked_json(blocked, transactions)))
-        else:
-            if n > 0:
-                print()
-            print(*blocked_lines(blocked, transactions, now_ms, paint), sep="\n")
+        partitions_blocked, transactions = blocked_partitions(connection, admin, client, partitions)
+    with Results(options) as results:
+        for n, blocked in enumerate(partitions_blocked):
+            lines = [*([""] if n > 0 else []), *blocked_lines(blocked, transactions, now_ms, paint)]
+            results.add(blocked_json(blocked, transactions), partial(print, *lines, sep="\n"))
     return _report_leaderless(connection, admin, resolve_partitions(connection, admin, options.topics))
 
 
@@ -256,37 +249,8 @@ def _report_leaderless(
     without_leader = {*partitions} - {*partitions_with_leader(connection, admin, partitions)}
     if without_leader:
         print_error(f"{partitions_text(sorted(without_leader))}: no leader, or one that does not answer")
-    return connection.report_silent("partitions that it leads and transactions that it coordinates are missing") or int(
-        bool(without_leader)
-    )
-
-
-TransactionsByProducer = dict[ProducerId, TransactionDescription]
-
-
-def open_transactions(
-    client: KafkaPythonAdmin, partitions: Sequence[TopicPartition]
-) -> tuple[list[OpenTransaction], TransactionsByProducer]:
-    """The open transactions of partitions, and what coordinators know of their producers.
-
-    Leaders are asked before and after the coordinators. A transaction that ends meanwhile is left out, so it is never
-    taken for a hanging one: a coordinator forgets a partition only after the leader has its marker.
-    """
-    before = describe_producers(client, partitions)
-    if not before:
-        return [], {}
-    described = transactions_of(client, {transaction.producer_id for transaction in before})
-    after = {
-        transaction.key
-        for transaction in describe_producers(client, sorted({transaction.tp for transaction in before}))
-    }
-    return [transaction for transaction in before if transaction.key in after], described
-
-
-def transactions_of(client: KafkaPythonAdmin, producers: Collection[ProducerId]) -> TransactionsByProducer:
-    names = [listing.transactional_id for listing in list_transactions(client, producer_ids=producers)]
-    described = [transaction for name in names if (transaction := describe_transaction(client, name)) is not None]
-    return {transaction.producer_id: transaction for transaction in described}
+    what = "partitions that it leads and transactions that it coordinates are missing"
+    return report_silent(connection, what) or int(bool(without_leader))
 
 
 def _find_hanging(options: argparse.Namespace) -> int:
@@ -296,14 +260,16 @@ def _find_hanging(options: argparse.Namespace) -> int:
     with kafka_python_admin(connection) as client:
         opened, transactions = open_transactions(client, partitions_with_leader(connection, admin, partitions))
     hanging_transactions = hanging(opened, transactions, now_ms, options.max_transaction_timeout)
-    if options.json:
-        for transaction in hanging_transactions:
-            print(json.dumps(open_json(transaction, transactions.get(transaction.producer_id))))
-    elif hanging_transactions:
-        print_table(HANGING_HEADS, [hanging_row(transaction, now_ms) for transaction in hanging_transactions])
-        print(f"\nTo end the first: {abort_call(hanging_transactions[0])}")
-    else:
-        print(f"No hanging transaction{open_text(opened)}.")
+
+    def print_hanging() -> None:
+        if hanging_transactions:
+            print_table(HANGING_HEADS, [hanging_row(transaction, now_ms) for transaction in hanging_transactions])
+            print(f"\nTo end the first: {abort_call(hanging_transactions[0])}")
+        else:
+            print(f"No hanging transaction{open_text(opened)}.")
+
+    values = [open_json(transaction, transactions.get(transaction.producer_id)) for transaction in hanging_transactions]
+    print_results(options, values, print_hanging)
     return _report_leaderless(connection, admin, partitions)
 
 
@@ -318,28 +284,35 @@ def _abort(options: argparse.Namespace) -> int:
     with kafka_python_admin(connection) as client:
         opened, transactions = open_transactions(client, [tp])
         chosen = choose_transaction(tp, opened, options)
-        print(f"{marker_text(chosen)}.")
+        if is_text(options):
+            print(f"{marker_text(chosen)}.")
         if chosen.start_offset == NOT_OPEN:
             transactions = transactions_of(client, [chosen.producer_id])
-        _refuse_unless_hanging(chosen, transactions.get(chosen.producer_id), options.force)
+        transaction = transactions.get(chosen.producer_id)
+        _refuse_unless_hanging(chosen, transaction, options)
+        value = {**open_json(chosen, transaction), "coordinator_epoch": chosen.marker_epoch}
         if not options.execute:
-            print("Nothing has been changed; add --execute to do it.")
+            text = "Nothing has been changed; add --execute to do it."
+            print_result(options, {**value, "aborted": False}, text)
             return 0
         abort_transaction(client, tp, chosen.producer_id, chosen.epoch, chosen.marker_epoch)
         if chosen.key in {transaction.key for transaction in describe_producers(client, [tp])}:
             raise Failure(
                 f"{tp}: the leader accepted the marker but the transaction is still open; run `blocking` again"
             )
-    print("Aborted.")
+    print_result(options, {**value, "aborted": True}, "Aborted.")
     return 0
 
 
-def _refuse_unless_hanging(chosen: OpenTransaction, transaction: TransactionDescription | None, force: bool) -> None:
+def _refuse_unless_hanging(
+    chosen: OpenTransaction, transaction: TransactionDescription | None, options: argparse.Namespace
+) -> None:
     """The coordinator could still commit the transaction in other partitions."""
     if transaction is not None and not hangs(chosen, transaction):
         ending = ending_text(chosen, transaction)
-        print(f"It does not hang: {transaction.transactional_id} is {transaction.state}, ended {ending}.")
-        if not force:
+        if is_text(options):
+            print(f"It does not hang: {transaction.transactional_id} is {transaction.state}, ended {ending}.")
+        if not options.force:
             raise Failure("an abort in one partition would split the transaction: stop its producer, or add --force")
 
 

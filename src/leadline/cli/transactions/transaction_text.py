@@ -2,28 +2,24 @@
 
 from collections.abc import Mapping, Sequence
 
-from leadline.cli.formatting import age_text, moment_text
-from leadline.cli.json_values import Json
-from leadline.cli.partitions import partitions_text
-from leadline.cli.terminal import Paint
-from leadline.cli.transactions.open_transactions import (
+from leadline.admin.formatting import age_text, moment_text
+from leadline.admin.open_transactions import (
     NOT_OPEN,
     BlockedPartition,
     OpenTransaction,
     TransactionDescription,
-    hangs,
 )
-from leadline.model import ProducerId, TopicPartition
+from leadline.admin.partitions import partitions_text
+from leadline.admin.transaction_text import holder_texts, started_text
+from leadline.cli.terminal import TextStyles
+from leadline.model import ProducerId
 
 HANGING_HEADS = (
     "TOPIC", "PARTITION", "PRODUCER ID", "EPOCH", "COORDINATOR EPOCH", "START OFFSET", "LAST RECORD", "AGE"
 )  # fmt: skip
 
 
-UNDER_WAY = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
-
-
-def transaction_lines(transaction: TransactionDescription, now_ms: int, paint: Paint) -> list[str]:
+def transaction_lines(transaction: TransactionDescription, now_ms: int, paint: TextStyles) -> list[str]:
     return [
         f"{paint.bold(paint.escape(transaction.transactional_id))}: {transaction.state}",
         f"  producer     {transaction.producer_id}, epoch {transaction.epoch}",
@@ -34,36 +30,8 @@ def transaction_lines(transaction: TransactionDescription, now_ms: int, paint: P
     ]
 
 
-def started_text(transaction: TransactionDescription, now_ms: int) -> str:
-    if transaction.started_ms is None:
-        return "none yet"
-    when = since_text(transaction.started_ms, now_ms)
-    return when if transaction.state in UNDER_WAY else f"none under way; the last one {when}"
-
-
-def since_text(at_ms: int, now_ms: int) -> str:
-    return f"{moment_text(at_ms)}, {age_text(now_ms - at_ms)} ago"
-
-
-def transaction_json(transaction: TransactionDescription) -> Json:
-    return {
-        "transactionalId": transaction.transactional_id,
-        "state": transaction.state,
-        "coordinator": transaction.coordinator,
-        "producerId": transaction.producer_id,
-        "producerEpoch": transaction.epoch,
-        "timeoutMs": transaction.timeout_ms,
-        "startedMs": transaction.started_ms,
-        "partitions": [_partition_json(tp) for tp in sorted(transaction.partitions)],
-    }
-
-
-def _partition_json(tp: TopicPartition) -> dict[str, Json]:
-    return {"topic": tp.topic, "partition": tp.partition}
-
-
 def blocked_lines(
-    blocked: BlockedPartition, transactions: Mapping[ProducerId, TransactionDescription], now_ms: int, paint: Paint
+    blocked: BlockedPartition, transactions: Mapping[ProducerId, TransactionDescription], now_ms: int, paint: TextStyles
 ) -> list[str]:
     head = paint.bold(str(blocked.tp))
     if blocked.waiting <= 0:
@@ -82,55 +50,6 @@ def blocked_lines(
     records = "record waits" if blocked.waiting == 1 else "records wait"
     lines = [f"  {name:18}  {paint.escape(text)}" for name, text in fields.items()]
     return [f"{head}: {paint.red(f'{blocked.waiting:,} {records}')}", *lines]
-
-
-def holder_texts(holder: OpenTransaction, transaction: TransactionDescription | None, now_ms: int) -> dict[str, str]:
-    """The producer that holds the last stable offset, and how its transaction will end."""
-    producer = f"producer {holder.producer_id}, epoch {holder.epoch}, with a transaction from {holder.start_offset} on"
-    fields = {"held by": producer, "its last record": since_text(holder.last_ms, now_ms)}
-    if transaction is not None:
-        fields["transactional id"] = f"{transaction.transactional_id}, {transaction.state}"
-        fields["started"] = started_text(transaction, now_ms)
-    return fields | {"how it ends": ending_text(holder, transaction)}
-
-
-def ending_text(opened: OpenTransaction, transaction: TransactionDescription | None) -> str:
-    if transaction is None or hangs(opened, transaction):
-        return f"it hangs and does not end by itself: {abort_call(opened)}"
-    if transaction.state == "Ongoing":
-        timeout = age_text(transaction.timeout_ms)
-        return f"by its producer, or by broker {transaction.coordinator} after its time-out of {timeout}"
-    return f"broker {transaction.coordinator} is about to write its marker"
-
-
-def abort_call(opened: OpenTransaction) -> str:
-    return f"leadline transactions abort {opened.tp.topic}:{opened.tp.partition} --start-offset {opened.start_offset}"
-
-
-def blocked_json(blocked: BlockedPartition, transactions: Mapping[ProducerId, TransactionDescription]) -> Json:
-    return {
-        **_partition_json(blocked.tp),
-        "lastStableOffset": blocked.last_stable,
-        "highWatermark": blocked.high_watermark,
-        "waiting": blocked.waiting,
-        "transactions": [
-            open_json(transaction, transactions.get(transaction.producer_id)) for transaction in blocked.open
-        ],
-    }
-
-
-def open_json(opened: OpenTransaction, transaction: TransactionDescription | None) -> Json:
-    return {
-        **_partition_json(opened.tp),
-        "producerId": opened.producer_id,
-        "producerEpoch": opened.epoch,
-        "coordinatorEpoch": opened.coordinator_epoch,
-        "startOffset": opened.start_offset,
-        "lastTimestamp": opened.last_ms,
-        "transactionalId": transaction.transactional_id if transaction is not None else None,
-        "startedMs": transaction.started_ms if transaction is not None else None,
-        "hangs": hangs(opened, transaction),
-    }
 
 
 def open_text(opened: Sequence[OpenTransaction]) -> str:

@@ -4,10 +4,10 @@ import argparse
 
 import pytest
 
+from leadline.admin.errors import Failure
 from leadline.cli import parse
 from leadline.cli.acls.acl_options import bindings_of, filters_of
 from leadline.cli.acls.acl_text import binding_text
-from leadline.cli.errors import Failure
 from leadline.security.acls import AclOperation, AclPermission, PatternType, ResourceType
 
 ALICE = ("--allow-principal", "User:alice")
@@ -71,7 +71,7 @@ def test_operations_are_read_in_all_spellings(spelling: str) -> None:
     [
         ((*ALICE, "--operation", "read"), "no resource: give at least one of --topic"),
         ((*ALICE, "--topic", "a"), "no operation"),
-        (("--operation", "read", "--topic", "a"), "nobody to add an ACL for"),
+        (("--operation", "read", "--topic", "a"), "no principal to add an ACL for"),
         ((*ALICE, "--operation", "write", "--group", "g"), "write means nothing on a group: it has read, delete"),
         ((*ALICE, "--producer", "--operation", "read", "--topic", "a"), "leave --operation out"),
         ((*ALICE, "--producer"), "need --topic"),

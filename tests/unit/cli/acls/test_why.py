@@ -7,7 +7,7 @@ import pytest
 from leadline.cli.acls.authorizer_settings import AuthorizerSettings
 from leadline.cli.acls.why import Question, as_json, text_lines
 from leadline.cli.acls.why import _blind_spots as blind_spots
-from leadline.cli.terminal import Paint
+from leadline.cli.terminal import TextStyles
 from leadline.security.acls import AclBinding, AclOperation, ResourceType
 from leadline.security.principal import Principal
 from tests.unit.cli.acls.test_acl_effect import ALL, DESCRIBE, NO_SETTINGS, READ, rule
@@ -22,7 +22,7 @@ def why(
     question = Question(ALICE, "\0", operation, ResourceType.TOPIC, "orders")
     decision = settings.authorizer(bindings).decide(ALICE, "\0", operation, ResourceType.TOPIC, "orders")
     spots = list(blind_spots(settings, decision))
-    return list(text_lines(question, decision, bindings, spots, Paint(io.StringIO())))
+    return list(text_lines(question, decision, bindings, spots, TextStyles(io.StringIO())))
 
 
 def test_the_rule_that_allows_is_named() -> None:

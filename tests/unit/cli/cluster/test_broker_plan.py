@@ -6,6 +6,7 @@ import pytest
 
 from leadline.cli.cluster.broker_plan import brokers_in, plans
 from leadline.cli.cluster.supervisor import short_path
+from leadline.cli.metrics_address import MetricsAddress
 from leadline.cli.supervisor.broker_process import exit_text
 
 
@@ -42,3 +43,13 @@ def test_how_a_process_ended_and_where_a_file_is(tmp_path: Path, monkeypatch: py
     assert (exit_text(-9), exit_text(1)) == ("was killed by SIGKILL", "ended with 1")
     monkeypatch.chdir(tmp_path)
     assert (short_path(tmp_path / "a" / "b"), short_path(Path("/elsewhere"))) == ("a/b", "/elsewhere")
+
+
+def test_each_broker_has_a_port_for_metrics_if_they_are_asked_for() -> None:
+    brokers = plans(Path("x"), 3, 9092, "zk", {}, MetricsAddress("127.0.0.1", 9404))
+    assert [broker.arguments[1:] for broker in brokers] == [
+        ["--metrics", "127.0.0.1:9404"],
+        ["--metrics", "127.0.0.1:9405"],
+        ["--metrics", "127.0.0.1:9406"],
+    ]
+    assert plans(Path("x"), 1, 9092, "zk", {})[0].arguments[1:] == []

@@ -5,7 +5,6 @@ import re
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from tests.conformance.kafka.broker import _free_port
 from tests.support.broker import leadline
 from tests.support.commands import COMMAND_S, LEADLINE
 from tests.support.ports import free_ports
+from tests.support.waiting import until
 
 
 @pytest.mark.parametrize(
@@ -142,9 +142,8 @@ def test_ctrl_c_while_it_starts_leaves_nothing_behind(tmp_path: Path) -> None:
     port = free_ports(3)
     with up(tmp_path / "c", port) as cluster:
         log = tmp_path / "c" / "broker-1" / "broker.log"
-        while not log.exists():
-            assert cluster.process.poll() is None
-            time.sleep(0.02)
+        until(lambda: log.exists() or cluster.process.poll() is not None)
+        assert cluster.process.poll() is None
         cluster.press_ctrl_c()
     running = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
     assert not [command for command in running if str(tmp_path) in " ".join(command)]

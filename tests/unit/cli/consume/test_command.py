@@ -5,8 +5,8 @@ import argparse
 import pytest
 from confluent_kafka import TopicPartition
 
+from leadline.admin.errors import Failure
 from leadline.cli.consume.command import start_offset
-from leadline.cli.errors import Failure
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,17 @@
 """What `leadline consume` has read, and when it is complete or gives up."""
 
+from threading import Event
 from typing import cast
 from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message
 
-from leadline.cli.connection import ClusterConnection
+from leadline.admin.connection import ClusterConnection
+from leadline.admin.errors import Failure
+from leadline.admin.record_format import as_text
 from leadline.cli.consume import topic_reader
-from leadline.cli.consume.record_format import as_text
-from leadline.cli.consume.topic_reader import StallWatch, TopicReader
-from leadline.cli.errors import Failure
+from leadline.cli.consume.topic_reader import StallWatch, TopicReader, leave
 
 
 def message(offset: int = 42, error: KafkaError | None = None) -> Message:
@@ -127,3 +128,17 @@ def test_the_summary_counts_records_and_bytes() -> None:
     reader = reader_of()
     reader.take([message(1)])
     assert reader.summary(0.5) == "consumed 1 record (2 B) from orders, in 500 ms"
+
+
+def test_a_member_whose_coordinator_is_gone_leaves_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    answered = Event()
+    leave(cast(Consumer, Mock(close=answered.wait)), 0.01)
+    answered.set()
+    assert capsys.readouterr().err.startswith("leadline: no coordinator answered within 0.01 s: the group was not left")
+
+
+def test_a_member_leaves_its_group_without_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+    consumer = Mock()
+    leave(cast(Consumer, consumer), 60)
+    assert consumer.close.called
+    assert capsys.readouterr().err == ""

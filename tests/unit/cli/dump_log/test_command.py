@@ -90,8 +90,8 @@ def test_json_is_an_object_a_line(directory: Path, dump: Shown) -> None:
     rows = [json.loads(line) for line in dump("--json", "--data", path).out]
     assert {row["file"] for row in rows} == {str(path)}
     assert [row["type"] for row in rows[:4]] == ["segment", "batch", "record", "record"]
-    assert (rows[1]["count"], rows[1]["isvalid"], rows[1]["deleteHorizonMs"]) == (2, True, None)
-    assert (rows[2]["key"], rows[2]["payload"]) == ("k0", "v" * 10)
+    assert (rows[1]["count"], rows[1]["is_valid"], rows[1]["delete_horizon_ms"]) == (2, True, None)
+    assert (rows[2]["key"], rows[2]["value"]) == ("k0", "v" * 10)
 
 
 def test_every_index_agrees_with_its_log(directory: Path, dump: Shown) -> None:
@@ -140,7 +140,7 @@ def test_a_log_directory_is_dumped_with_its_checkpoints(directory: Path, dump: S
     ):
         assert line in shown.out
     one = json.loads(dump("--json", parent / "meta.properties").out[0])
-    assert (one["type"], one["broker.id"], one["cluster.id"]) == ("metaProperties", "3", "a=b")
+    assert (one["type"], one["broker.id"], one["cluster.id"]) == ("meta_properties", "3", "a=b")
 
 
 def test_dumping_changes_nothing_and_creates_nothing(directory: Path, dump: Shown) -> None:

@@ -4,15 +4,16 @@ import io
 
 import pytest
 
-from leadline.cli.diagnosis import ServerAddress
-from leadline.cli.groups.describe import GroupProgress, description_json, member_row, print_description, progress_rows
-from leadline.cli.groups.group import GroupDescription, MemberDescription
-from leadline.cli.groups.rebalances import NO_HISTORY
-from leadline.cli.partitions import PartitionOffset
-from leadline.cli.terminal import Paint
+from leadline.admin.diagnosis import ServerAddress
+from leadline.admin.group import GroupDescription, MemberDescription
+from leadline.admin.group_progress import GroupProgress
+from leadline.admin.partitions import PartitionOffset
+from leadline.admin.rebalances import NO_HISTORY
+from leadline.cli.groups.describe import description_json, member_row, print_description, progress_rows
+from leadline.cli.terminal import TextStyles
 from leadline.model import TopicPartition as Partition
 
-PLAIN = Paint(io.StringIO())
+PLAIN = TextStyles(io.StringIO())
 
 
 def member(n: int, *partitions: int, instance: str | None = None) -> MemberDescription:
@@ -68,15 +69,15 @@ def test_a_program_gets_all_of_a_group() -> None:
     assert description == {
         "group": "billing",
         "state": "Stable",
-        "protocolType": "consumer",
+        "protocol_type": "consumer",
         "assignor": "range",
         "coordinator": {"id": 1, "host": "here", "port": 9092},
         "members": [
             {
-                "memberId": "reader-0-id",
-                "clientId": "reader-0",
+                "member_id": "reader-0-id",
+                "client_id": "reader-0",
                 "host": "/127.0.0.1",
-                "instanceId": None,
+                "instance_id": None,
                 "partitions": [{"topic": "orders", "partition": 0}, {"topic": "orders", "partition": 1}],
             }
         ],
@@ -86,12 +87,12 @@ def test_a_program_gets_all_of_a_group() -> None:
                 "partition": 0,
                 "committed": 40,
                 "metadata": "m",
-                "logEnd": 60,
+                "log_end": 60,
                 "lag": 20,
                 "owner": "reader-0-id",
             }
         ],
-        "totalLag": 20,
+        "total_lag": 20,
         "rebalances": [],
     }
 

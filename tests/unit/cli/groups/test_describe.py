@@ -57,7 +57,7 @@ def test_groups_of_all_protocol_types_are_listed_with_their_type(broker: Running
         ["sr-cluster", "Stable", "sr"],
     ]
     groups = [json.loads(line) for line in lines(broker, "groups", "list", "--state", "Stable", "--json")]
-    assert [(group["group"], group["protocolType"]) for group in groups] == [
+    assert [(group["group"], group["protocol_type"]) for group in groups] == [
         ("connect-cluster", "connect"),
         ("sr-cluster", "sr"),
     ]
@@ -72,7 +72,7 @@ def test_a_group_of_another_protocol_type_is_described(broker: RunningBroker) ->
     assert member.endswith("14 B of its protocol")
     assert lines(broker, "groups", "describe", "sr-cluster")[3].endswith('{"error":0,"master":"sr-1"}')
     groups = [json.loads(line) for line in lines(broker, "groups", "describe", "--json")]
-    assert [group["protocolType"] for group in groups] == ["consumer", "connect", "sr"]
+    assert [group["protocol_type"] for group in groups] == ["consumer", "connect", "sr"]
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from leadline.cli.errors import Failure
-from leadline.cli.formatting import moment_text
-from leadline.cli.groups.reset_offsets import change_json, change_row, offsets_in, too_late_lines
-from leadline.cli.groups.reset_plan import OffsetChange, ResetUndo
-from leadline.cli.partitions import OffsetRange, PartitionOffset
+from leadline.admin.errors import Failure
+from leadline.admin.formatting import moment_text
+from leadline.admin.offset_reset import change_row, too_late_lines
+from leadline.admin.partitions import OffsetRange, PartitionOffset
+from leadline.admin.reset_plan import OffsetChange, ResetUndo
+from leadline.cli.groups.reset_offsets import change_json, offsets_in
 from leadline.model import TopicPartition
 
 ORDERS, USERS = TopicPartition("orders", 0), TopicPartition("users", 3)
@@ -47,7 +48,7 @@ def test_a_program_gets_the_same_as_numbers() -> None:
         "partition": 0,
         "current": {"offset": 60, "timestamp": None},
         "new": {"offset": 20, "timestamp": THEN_MS},
-        "readAgain": 40,
+        "read_again": 40,
         "skipped": 0,
         "remark": "so",
     }

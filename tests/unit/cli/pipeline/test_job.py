@@ -1,5 +1,6 @@
 """What the jobs on Spark tell a person."""
 
+import argparse
 import socket
 import subprocess
 import sys
@@ -9,11 +10,13 @@ from importlib.metadata import metadata
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from leadline.admin.errors import Failure
+from leadline.admin.formatting import count_text
 from leadline.cli import main
-from leadline.cli.errors import Failure
-from leadline.cli.pipeline.job import MODULES, ProgressLine, count_text, job_errors, lag_text
+from leadline.cli.pipeline.job import MODULES, ProgressLine, job_errors, lag_text
 from leadline.spark.table.table import TableError
 from tests.support.commands import COMMAND_S
 from tests.support.logs import LogBench
@@ -32,6 +35,37 @@ def test_one_is_no_plural() -> None:
 def test_an_error_of_a_job_is_one_line() -> None:
     with pytest.raises(Failure, match=r"^two lines$"), job_errors():
         raise TableError("two\n  lines")
+
+
+def test_an_error_of_a_job_shows_no_password() -> None:
+    with pytest.raises(Failure, match=r"^no answer from https://registry:8081/schemas$"), job_errors():
+        raise TableError("no answer from https://me:hush@registry:8081/schemas")
+
+
+def test_a_java_process_that_was_killed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        monkeypatch.setattr(SparkContext, "_gateway", argparse.Namespace(proc=process))
+        process.kill()
+        with (
+            pytest.raises(Failure, match=r"^Spark's Java process was killed by SIGKILL: what was committed"),
+            job_errors(),
+        ):
+            raise ConnectionRefusedError(111, "Connection refused")
+
+
+def test_an_error_of_a_network_is_not_taken_for_one_of_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    with pytest.raises(ConnectionRefusedError), job_errors():
+        raise ConnectionRefusedError(111, "Connection refused")
+
+
+@pytest.mark.parametrize("table", ["s3://lake/orders", "prod:sales.orders"])
+def test_young_files_are_not_deleted_where_no_lock_keeps_a_writer_away(
+    table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind = "iceberg" if ":sales" in table else "delta"
+    assert main(["pipeline", "table", "vacuum", table, "--older-than", "1h", "--table-format", kind]) == 1
+    assert f"{table} has no lock" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -94,7 +128,9 @@ def test_each_module_of_an_extra_is_missed_by_name(
 
 
 def test_the_extras_are_those_of_the_package() -> None:
-    assert MODULES.keys() | {"oauth"} == set(metadata("leadline").get_all("Provides-Extra") or ())
+    assert MODULES.keys() | {"console", "gssapi", "oauth", "testing"} == set(
+        metadata("leadline").get_all("Provides-Extra") or ()
+    )
 
 
 class ManualTime:
@@ -140,7 +176,10 @@ def test_brokers_that_are_silent_share_the_time_out(capsys: pytest.CaptureFixtur
         addresses = [f"127.0.0.1:{server.getsockname()[1]}" for server in servers]
         options = ["--bootstrap-server", ",".join(addresses), "--timeout", "0.5"]
         assert main(["pipeline", "table", "orders", "T", *options]) == 1
-    assert capsys.readouterr().err == f"leadline: {addresses[-1]}: no answer within 0.25 s\n"
+    assert (
+        capsys.readouterr().err
+        == f"leadline: {addresses[-1]}: no answer within 0.25 s; gave up after 0.5 s (--timeout)\n"
+    )
 
 
 def test_a_job_without_java_says_where_to_get_one(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from leadline.cli.errors import Failure
+from leadline.admin.errors import Failure
 from leadline.cli.pipeline.report import _check_writable
 
 

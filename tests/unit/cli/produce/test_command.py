@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from leadline.cli.errors import Failure
+from leadline.admin.errors import Failure
 from leadline.cli.produce import command
 from leadline.cli.produce.command import add_to, properties_of
 

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from leadline.cli.errors import Failure
+from leadline.admin.errors import Failure
 from leadline.cli.produce.lines import LineLayout, ParsedLine, lines_in
 
 

@@ -1,10 +1,12 @@
 """Log lines of many partitions: the first ones, and how many more there were."""
 
+import json
 import logging
+from datetime import datetime
 
 import pytest
 
-from leadline.cli.start.log_lines import MAX_SIMILAR, CondensedLines
+from leadline.cli.start.log_lines import JSON, MAX_SIMILAR, CondensedLines
 from leadline.security.audit import AUDIT_LOGGER
 
 
@@ -49,3 +51,30 @@ def test_the_audit_log_limits_itself(capsys: pytest.CaptureFixture[str]) -> None
     for n in range(MAX_SIMILAR + 5):
         logger.info("%s", f"denied {n}")
     assert written(capsys) == [f"INFO denied {n}" for n in range(MAX_SIMILAR + 5)]
+
+
+def test_a_line_of_json_is_one_object_with_kafkas_level(capsys: pytest.CaptureFixture[str]) -> None:
+    handler, logger = CondensedLines(JSON), logging.Logger("leadline.test")
+    logger.addHandler(handler)
+    logger.warning("a line\nand %s", "a \N{BOX DRAWINGS LIGHT HORIZONTAL}")
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        logger.critical("it failed", exc_info=True)
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [(line["level"], line["logger"], line["message"]) for line in lines] == [
+        ("WARN", "leadline.test", "a line\nand a \N{BOX DRAWINGS LIGHT HORIZONTAL}"),
+        ("FATAL", "leadline.test", "it failed"),
+    ]
+    assert datetime.fromisoformat(lines[0]["time"]).tzinfo is not None
+    assert lines[1]["exception"].endswith("ValueError: broken")
+
+
+def test_condensed_lines_of_json_say_how_many_they_stand_for(capsys: pytest.CaptureFixture[str]) -> None:
+    handler, logger = CondensedLines(JSON), logging.Logger("leadline.test")
+    logger.addHandler(handler)
+    for n in range(MAX_SIMILAR + 7):
+        logger.info("orders-%d is here", n)
+    handler.end_period()
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [line.get("similar") for line in lines] == [None] * MAX_SIMILAR + [7]

@@ -17,6 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from leadline.cli import main
 from leadline.cli.cluster.zookeeper_server import ZooKeeperServer
+from leadline.cli.metrics_address import MetricsAddress
 from leadline.cli.processes import holder_of, process_text
 from leadline.cli.start.derived_settings import derived_brokers
 from leadline.cli.start.several_brokers import HostSupervisor, brokers_in, first_lines, warn_of_others
@@ -59,6 +60,20 @@ def test_the_first_lines_have_the_derived_settings_of_each_broker() -> None:
         "  rack      host",
         "  broker 9   PLAINTEXT://:9092  as PLAINTEXT://me:9092  /a/broker_9 /b/broker_9",
         "  broker 10  PLAINTEXT://:9093  as PLAINTEXT://me:9093  /a/broker_10 /b/broker_10",
+    ]
+
+
+def test_each_broker_has_a_port_for_metrics_which_the_first_lines_name() -> None:
+    file = {"broker.id": "5", "log.dirs": "/data", "zookeeper.connect": "zk:2181", "listeners": "PLAINTEXT://:9092"}
+    brokers = derived_brokers(file, 2, "host")
+    addresses = [MetricsAddress("127.0.0.1", 9404).shifted(n) for n in range(2)]
+    *_, first, second = first_lines(brokers, addresses)
+    assert first.endswith("  http://127.0.0.1:9404/metrics")
+    assert second.endswith("  http://127.0.0.1:9405/metrics")
+    supervisor = HostSupervisor(brokers, [], NotifySender({}), addresses)
+    assert [member.arguments[-2:] for member in supervisor.members.values()] == [
+        ["--metrics", "127.0.0.1:9404"],
+        ["--metrics", "127.0.0.1:9405"],
     ]
 
 

@@ -7,19 +7,10 @@ import pytest
 from confluent_kafka import Node, TopicPartitionInfo, Uuid
 from confluent_kafka.admin._topic import TopicDescription
 
-from leadline.cli.reassign.plan import OngoingReassignment
-from leadline.cli.terminal import Paint
-from leadline.cli.topics.describe import (
-    FILTERS,
-    FilterContext,
-    PartitionDescription,
-    as_json,
-    head_of,
-    id_of,
-    java_order,
-    line_of,
-    partitions_of,
-)
+from leadline.admin.reassign.plan import OngoingReassignment
+from leadline.admin.topic_description import FILTERS, FilterContext, PartitionDescription, id_of, partitions_of
+from leadline.cli.terminal import TextStyles
+from leadline.cli.topics.describe import as_json, head_of, java_order, line_of
 from leadline.model import TopicPartition
 
 ONE, TWO, NOBODY = Node(1, "a", 9092), Node(2, "b", 9092), Node(-1, "", -1)
@@ -32,7 +23,7 @@ TOPIC = TopicDescription(
 
 
 def test_a_topic_is_described_as_kafka_describes_it() -> None:
-    paint, partitions = Paint(io.StringIO()), partitions_of(TOPIC, {})
+    paint, partitions = TextStyles(io.StringIO()), partitions_of(TOPIC, {})
     head = head_of(TOPIC, partitions, {"a": "1", "b": "x,y"}, paint)
     first, second = (line_of("orders", partition, paint) for partition in partitions)
     assert head == (
@@ -46,14 +37,14 @@ def test_what_moves_to_other_brokers_is_not_counted_as_a_copy_yet() -> None:
     moving = {TopicPartition("orders", 0): OngoingReassignment([2, 1], adding=[2], removing=[1])}
     (moved, _) = partitions_of(TOPIC, moving)
     assert moved.replication_factor == 1
-    assert line_of("orders", moved, Paint(io.StringIO())).split("\t")[6:] == [
+    assert line_of("orders", moved, TextStyles(io.StringIO())).split("\t")[6:] == [
         "Adding Replicas: 2",
         "Removing Replicas: 1",
         "Elr: N/A",
         "LastKnownElr: N/A",
     ]
     partition = json.loads(json.dumps(as_json(TOPIC, partitions_of(TOPIC, moving), {})))["partitions"][0]
-    assert (partition["addingReplicas"], partition["removingReplicas"]) == ([2], [1])
+    assert (partition["adding_replicas"], partition["removing_replicas"]) == ([2], [1])
 
 
 @pytest.mark.parametrize(
@@ -85,7 +76,7 @@ def test_an_id_is_written_with_the_characters_that_urls_allow() -> None:
 def test_a_topic_in_json_has_all_fields() -> None:
     assert as_json(TOPIC, partitions_of(TOPIC, {}), {"a": "1"}) == {
         "topic": "orders",
-        "topicId": "AAAAAAAAAAEAAAAAAAAAAg",
+        "topic_id": "AAAAAAAAAAEAAAAAAAAAAg",
         "internal": False,
         "partitions": [
             {"partition": 0, "leader": 1, "replicas": [1, 2], "isr": [1, 2]},

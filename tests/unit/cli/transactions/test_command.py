@@ -4,9 +4,9 @@ import argparse
 
 import pytest
 
-from leadline.cli.errors import Failure
+from leadline.admin.errors import Failure
+from leadline.admin.open_transactions import NOT_OPEN, OpenTransaction
 from leadline.cli.transactions.command import choose_transaction
-from leadline.cli.transactions.open_transactions import NOT_OPEN, OpenTransaction
 from leadline.model import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)

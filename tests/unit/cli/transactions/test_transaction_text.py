@@ -4,29 +4,22 @@ import io
 
 import pytest
 
-from leadline.cli.formatting import moment_text
-from leadline.cli.terminal import Paint
-from leadline.cli.transactions.open_transactions import (
+from leadline.admin.formatting import moment_text
+from leadline.admin.open_transactions import (
     NOT_OPEN,
     BlockedPartition,
     OpenTransaction,
     TransactionDescription,
 )
-from leadline.cli.transactions.transaction_text import (
-    blocked_json,
-    blocked_lines,
-    ending_text,
-    hanging_row,
-    marker_text,
-    transaction_json,
-    transaction_lines,
-)
+from leadline.admin.transaction_text import blocked_json, ending_text, transaction_json
+from leadline.cli.terminal import TextStyles
+from leadline.cli.transactions.transaction_text import blocked_lines, hanging_row, marker_text, transaction_lines
 from leadline.model import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 NOW_MS = 1_700_000_000_000
 THEN_MS = NOW_MS - 200_000
-PLAIN = Paint(io.StringIO())
+PLAIN = TextStyles(io.StringIO())
 HELD = OpenTransaction(ORDERS, 4001, 3, -1, 42, THEN_MS)
 BEHIND = OpenTransaction(ORDERS, 4002, 0, 5, 50, THEN_MS)
 
@@ -117,20 +110,20 @@ def test_a_program_gets_every_open_transaction_of_a_partition() -> None:
     assert blocked_json(BlockedPartition(ORDERS, 42, 60, (BEHIND,)), {}) == {
         "topic": "orders",
         "partition": 0,
-        "lastStableOffset": 42,
-        "highWatermark": 60,
+        "last_stable_offset": 42,
+        "high_watermark": 60,
         "waiting": 18,
         "transactions": [
             {
                 "topic": "orders",
                 "partition": 0,
-                "producerId": 4002,
-                "producerEpoch": 0,
-                "coordinatorEpoch": 5,
-                "startOffset": 50,
-                "lastTimestamp": THEN_MS,
-                "transactionalId": None,
-                "startedMs": None,
+                "producer_id": 4002,
+                "producer_epoch": 0,
+                "coordinator_epoch": 5,
+                "start_offset": 50,
+                "last_timestamp": THEN_MS,
+                "transactional_id": None,
+                "started_ms": None,
                 "hangs": True,
             }
         ],

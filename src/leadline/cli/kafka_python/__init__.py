@@ -1,1 +1,0 @@
-"""Admin requests through kafka-python: those that librdkafka does not have."""

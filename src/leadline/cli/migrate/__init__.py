@@ -1,0 +1,1 @@
+"""leadline migrate: from Apache Kafka's brokers to Leadline's."""
