@@ -1,6 +1,6 @@
-"""What one simulation came to."""
+"""The outcome of one simulation."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,3 +15,5 @@ class SimulationOutcome:
     attempts: int  # records that producers sent
     digest: str  # of all steps and answers: the same for the same seed
     errors: dict[str, int]  # answers that were not a success, by name
+    scenario: str = ""  # the smallest one that still breaks the first law, as JSON, if it was shrunk
+    smallest: list[str] = field(default_factory=list)  # how that one went

@@ -1,22 +1,29 @@
 """A disk in memory that can lose its power, fill up, fail and be slow.
 
-what was fsynced stays; of what was written since, a power failure keeps a beginning, and tears the next write
+what was fsynced stays; of what was written since, a power failure keeps a beginning and tears the next write, or it
+    keeps any sectors, in any order
 a name stays once its directory was synced; of later changes to names a power failure keeps a beginning
-the end of a process loses nothing: the system keeps what it wrote
+the end of a process loses nothing: the system keeps written data
 """
 
 import errno
 import mmap
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count
 from random import Random
 from typing import NamedTuple, NoReturn
 
+from leadline.log.names import LOG
 from leadline.model import Buffer
 from leadline.runtime.page_cache import DirtyPages
 from leadline.runtime.ports import DiskSpace, Time
+from leadline.simulation.moments import APPEND, RENAME, SYNC, TRUNCATION
 
 TOTAL_BYTES = 1 << 40
+SECTOR_BYTES = 512
+READ, WRITE, FSYNC = "read", "write", "fsync"  # operations that can fail
 
 
 class _Write(NamedTuple):
@@ -30,6 +37,7 @@ class _Write(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class VirtualFile:
+    name: str = ""  # when it was created
     data: bytearray = field(default_factory=bytearray)
     unsynced: list[_Write] = field(default_factory=list)
     mtime_ms: int = 0
@@ -45,14 +53,18 @@ def _refuse(code: int, path: str) -> NoReturn:
     raise OSError(code, os.strerror(code), path)
 
 
+_NUMBERS = count()  # of all disks of this process
+
+
 class VirtualDisk:
     """`Files` of one host. `mount` gives each process its own descriptors."""
 
     def __init__(self, clock: Time, total_bytes: int = TOTAL_BYTES) -> None:
         self.clock, self.total_bytes = clock, total_bytes
+        self.number = next(_NUMBERS)
         self.root = Directory({"data": Directory()})  # as an operator prepares it
         self.used_bytes = 0
-        self.fails: int | None = None  # the errno of every write and fsync
+        self.errors: dict[str, int] = {}  # the errno of every operation that fails
 
     def fail_power(self, chance: Random) -> None:
         """All processes have ended."""
@@ -73,6 +85,10 @@ class VirtualDisk:
 
 
 def _lose_writes(file: VirtualFile, chance: Random) -> None:
+    """A beginning of the writes stays, or any of their sectors."""
+    if chance.random() < 0.5:
+        _lose_sectors(file, chance)
+        return
     writes = file.unsynced
     kept = chance.randint(0, len(writes))
     torn = writes[kept] if kept < len(writes) else None
@@ -88,6 +104,21 @@ def _lose_writes(file: VirtualFile, chance: Random) -> None:
     file.unsynced = []
 
 
+def _lose_sectors(file: VirtualFile, chance: Random) -> None:
+    """The disk has reordered writes: the file has its new size, and each sector its old or its new content."""
+    new = bytes(file.data)
+    for write in reversed(file.unsynced):
+        file.data[write.position : write.position + write.length] = write.before
+        del file.data[write.size_before :]
+        file.data.extend(bytes(write.size_before - len(file.data)))
+    del file.data[len(new) :]
+    file.data.extend(bytes(len(new) - len(file.data)))
+    for at in range(0, len(new), SECTOR_BYTES):
+        if chance.random() < 0.5:
+            file.data[at : at + SECTOR_BYTES] = new[at : at + SECTOR_BYTES]
+    file.unsynced = []
+
+
 def _size(directory: Directory) -> int:
     return sum(_size(node) if isinstance(node, Directory) else len(node.data) for node in directory.entries.values())
 
@@ -95,8 +126,9 @@ def _size(directory: Directory) -> int:
 class MountedDisk:
     """A disk as one process sees it. When the process is killed, its calls fail, and its locks are gone."""
 
-    def __init__(self, disk: VirtualDisk, name: str) -> None:
+    def __init__(self, disk: VirtualDisk, name: str, came: Callable[[str], None] = lambda _: None) -> None:
         self._disk, self._name = disk, name
+        self._came = came  # called with the moments that calls make
         self._open: dict[int, VirtualFile] = {}
         self._next_fd = 1_000_000
         self.is_dead = False
@@ -113,7 +145,7 @@ class MountedDisk:
             if not flags & os.O_CREAT:
                 _refuse(errno.ENOENT, path)
             self._check_writable(path)
-            node = VirtualFile(mtime_ms=self._disk.clock.now_ms())
+            node = VirtualFile(name, mtime_ms=self._disk.clock.now_ms())
             self._changing(parent)
             parent.entries[name] = node
         elif flags & os.O_EXCL and flags & os.O_CREAT:
@@ -130,6 +162,8 @@ class MountedDisk:
         self._open.pop(fd, None)
 
     def pread(self, fd: int, length: int, position: int, /) -> bytes:
+        if self._disk.errors:
+            self._check(READ, "")
         return bytes(memoryview(self._open[fd].data)[position : position + length])
 
     def read_into(self, fd: int, buffer: memoryview, position: int, /) -> int:
@@ -142,14 +176,18 @@ class MountedDisk:
         file, length = self._open[fd], len(data)
         size = len(file.data)
         grown = max(position + length - size, 0)
-        if self._disk.used_bytes + grown > self._disk.total_bytes:
-            _refuse(errno.ENOSPC, "")
+        if (lacking := self._disk.used_bytes + grown - self._disk.total_bytes) > 0 and grown:
+            if lacking >= length:
+                _refuse(errno.ENOSPC, "")
+            data, length, grown = memoryview(data)[:-lacking], length - lacking, max(grown - lacking, 0)
         file.unsynced.append(_Write(position, bytes(file.data[position : position + length]), size, length))
         if position > size:
             file.data.extend(bytes(position - size))
         file.data[position : position + length] = data
         file.mtime_ms = self._disk.clock.now_ms()
         self._disk.used_bytes += grown
+        if file.name.endswith(LOG):
+            self._came(APPEND)
         return length
 
     def map(self, fd: int, size: int, /) -> mmap.mmap:
@@ -165,13 +203,16 @@ class MountedDisk:
         file, before = self._open[fd], len(self._open[fd].data)
         if size == before:
             return
+        if file.name.endswith(LOG):
+            self._came(TRUNCATION)
         file.unsynced.append(_Write(size, bytes(file.data[size:]), before, max(before - size, 0)))
         del file.data[size:]
         file.data.extend(bytes(size - len(file.data)))
         self._disk.used_bytes += size - before
 
     def fsync(self, fd: int, /) -> None:
-        self._check_writable("")
+        self._came(SYNC)
+        self._check_writable("", FSYNC)
         self._open[fd].unsynced.clear()
 
     def size(self, fd: int, /) -> int:
@@ -200,7 +241,7 @@ class MountedDisk:
         return False
 
     def real_path(self, path: str, /) -> str:
-        return f"{self._name}@{id(self._disk):x}:{path}"
+        return f"{self._name}@{self._disk.number}:{path}"
 
     def listdir(self, path: str, /) -> list[str]:
         return list(self._directory(path).entries)
@@ -249,9 +290,12 @@ class MountedDisk:
             self._changing(other)
         del parent.entries[name]
         other.entries[new_name] = node
+        if isinstance(there, VirtualFile):
+            self._disk.used_bytes -= len(there.data)
+        self._came(RENAME)
 
     def sync_dir(self, path: str, /) -> None:
-        self._check_writable(path)
+        self._check_writable(path, FSYNC)
         self._directory(path).unsynced.clear()
 
     def disk_space(self, path: str, /) -> DiskSpace:
@@ -276,11 +320,15 @@ class MountedDisk:
 
     # Nodes
 
-    def _check_writable(self, path: str) -> None:
+    def _check_writable(self, path: str, operation: str = WRITE) -> None:
         if self.is_dead:
             _refuse(errno.EIO, path)
-        if self._disk.fails is not None:
-            _refuse(self._disk.fails, path)
+        if self._disk.errors:
+            self._check(operation, path)
+
+    def _check(self, operation: str, path: str) -> None:
+        if (code := self._disk.errors.get(operation)) is not None:
+            _refuse(code, path)
 
     @staticmethod
     def _changing(directory: Directory) -> None:

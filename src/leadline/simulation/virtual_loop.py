@@ -11,9 +11,9 @@ from elsewhere, belongs to it, by the context that asyncio copies with each call
 import asyncio
 import heapq
 import sys
-from collections import deque
-from collections.abc import Callable, Coroutine
-from concurrent.futures import Executor, Future
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Executor
 from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
@@ -29,8 +29,10 @@ class Process:
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_dead = self.is_paused = False
-        self.held: list[asyncio.Handle] = []  # while it is paused
+        self.slowness = 1.0  # of its threads: how many times longer a job takes
+        self.held: list[AnyHandle] = []  # while it is paused
         self.tasks: list[asyncio.Task[Any]] = []
+        self.after_step: Callable[[], None] | None = None  # the laws are checked
         self.context = copy_context()
         self.context.run(CURRENT.set, self)
 
@@ -40,11 +42,46 @@ class Process:
 
 CURRENT: ContextVar[Process | None] = ContextVar("process", default=None)  # None: the simulation itself
 
-_Scheduled = tuple[float, int, Process | None, asyncio.TimerHandle]
+
+class ProcessHandle(asyncio.Handle):
+    """A callback of a process. A loop makes a hundred thousand of them for each minute: it makes them cheaply."""
+
+    __slots__ = ("process",)
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], loop: "VirtualLoop", context: Context):
+        self._callback, self._args, self._loop, self._context = callback, args, loop, context
+        self._cancelled, self._repr, self._source_traceback = False, None, None
+        self.process = context.get(CURRENT)
 
 
-class Stuck(Exception):
-    """Nobody has anything left to do, and whoever is waited for is not done."""
+class ProcessTimer(asyncio.TimerHandle):
+    """A callback of a process at a time."""
+
+    __slots__ = ("process",)
+
+    def __init__(
+        self, when: float, callback: Callable[..., object], args: tuple[Any, ...], loop: "VirtualLoop", context: Context
+    ):
+        self._callback, self._args, self._loop, self._context = callback, args, loop, context
+        self._cancelled, self._repr, self._source_traceback = False, None, None
+        self._when, self._scheduled = when, False
+        self.process = context.get(CURRENT)
+
+
+AnyHandle = ProcessHandle | ProcessTimer
+
+
+class Ended(Exception):
+    """`end` was called: the player stops the run."""
+
+
+class Deadlock(Exception):
+    """Deadlock: nothing is scheduled, and the awaited task is not done. Or livelock: steps never end."""
+
+
+CHECKED_STEPS = 100_000  # steps between two checks of the loop's pace
+CHECKED_S = 20.0  # virtual time that they take at least, unless a process repeats itself; a minute is usual
+SAMPLED_STEPS = 1000  # of the busiest processes
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -52,13 +89,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def __init__(self, thread_delay_s: Callable[[], float] = lambda: 0.0) -> None:
         self._now_s = 0.0
-        self._due: deque[tuple[Process | None, asyncio.Handle]] = deque()
-        self._later: list[_Scheduled] = []
+        self._due: deque[AnyHandle] = deque()
+        self._later: list[tuple[float, int, ProcessTimer]] = []
         self._numbers = count()
         self.thread_delay_s = thread_delay_s
-        self.failures: list[dict[str, Any]] = []  # what callbacks of living processes raised
+        self.failures: list[dict[str, Any]] = []  # exceptions from callbacks of live processes
         self.steps = 0
-        self._is_over = False
+        self._checked_s = -CHECKED_S  # when the pace was checked
+        self._check_at = CHECKED_STEPS  # the step at which it is next
+        self._sample: Counter[str] = Counter()  # of callbacks, once there are too many
+        self._is_over = self._is_ended = False
         self.trace: Callable[[str], None] | None = None  # gets a line for each callback
         super().__init__()
         self._due.clear()
@@ -71,9 +111,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        context = copy_context() if context is None else context
-        handle = asyncio.Handle(callback, args, self, context)
-        self._due.append((context.get(CURRENT), handle))
+        handle = ProcessHandle(callback, args, self, copy_context() if context is None else context)
+        self._due.append(handle)
         return handle
 
     call_soon_threadsafe = call_soon  # type: ignore[assignment]
@@ -86,9 +125,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        context = copy_context() if context is None else context
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
-        heapq.heappush(self._later, (when, next(self._numbers), context.get(CURRENT), handle))
+        handle = ProcessTimer(when, callback, args, self, copy_context() if context is None else context)
+        heapq.heappush(self._later, (when, next(self._numbers), handle))
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
@@ -97,43 +135,84 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # Running
 
     def run_until_complete(self, future: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:  # type: ignore[override]
-        """Raises Stuck."""
+        """Raises Deadlock, Ended."""
         asyncio._set_running_loop(self)
         try:
             awaited = asyncio.ensure_future(future, loop=self)
+            due = self._due
             while not awaited.done():
-                if not self._due:
+                if not due:
                     self._advance()
-                process, handle = self._due.popleft()
+                handle = due.popleft()
                 if handle._cancelled:
                     continue
+                process = handle.process
                 if process is not None and (process.is_dead or process.is_paused):
                     if not process.is_dead:
                         process.held.append(handle)
                     continue
-                self.steps += 1
-                if self.trace is not None:
-                    self.trace(f"{self._now_s:.9f} {process} {_name_of(handle)}")
-                handle._run()
+                self._step(process, handle._context, handle._callback, handle._args)
+                if self.steps >= self._check_at:
+                    self._check_pace()
             return awaited.result()
         finally:
             asyncio._set_running_loop(None)
+
+    def _step(
+        self, process: Process | None, context: Context, callback: Callable[..., object], args: Sequence[Any]
+    ) -> None:
+        self.steps += 1
+        if self.trace is not None:
+            self.trace(f"{self._now_s:.9f} {process} {_name_of(callback)}")
+        try:
+            context.run(callback, *args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 - as a loop of asyncio does
+            message = f"Exception in callback {_name_of(callback)}"
+            context.run(self.call_exception_handler, {"message": message, "exception": error})
+        if process is not None and process.after_step is not None:
+            process.after_step()
+
+    def run_as(self, process: Process | None, callback: Callable[[], object]) -> None:
+        """A step of a process at once, within one of the simulation itself; if it is paused, when it is resumed."""
+        context = copy_context() if process is None else process.context.copy()
+        if process is not None and (process.is_dead or process.is_paused):
+            self.call_soon(callback, context=context)
+        else:
+            self._step(process, context, callback, ())
+
+    def end(self) -> None:
+        """The step under way is the last one: `run_until_complete` raises Ended."""
+        self._is_ended, self._check_at = True, 0
+
+    def _check_pace(self) -> None:
+        if self._is_ended:
+            raise Ended
+        took_s = self._now_s - self._checked_s
+        self._checked_s, self._check_at = self._now_s, self.steps + CHECKED_STEPS
+        if self._sample:
+            often = ", ".join(f"{name} ({times})" for name, times in self._sample.most_common(3))
+            raise Deadlock(f"more than {CHECKED_STEPS} steps in {CHECKED_S:.0f} s; the next {SAMPLED_STEPS}: {often}")
+        if took_s < CHECKED_S:
+            self._check_at = self.steps + SAMPLED_STEPS
+            self.trace = lambda line: self._sample.update([line.partition(" ")[2]])
 
     def _advance(self) -> None:
         """Jump to the next timer, and make ready all that are due then."""
         later, due = self._later, self._due
         while later:
-            when, _, process, handle = heapq.heappop(later)
-            if handle._cancelled or (process is not None and process.is_dead):
+            when, _, handle = heapq.heappop(later)
+            if handle._cancelled or (handle.process is not None and handle.process.is_dead):
                 continue
-            self._now_s = max(self._now_s, when)
-            due.append((process, handle))
+            if when > self._now_s:
+                self._now_s = when
+            due.append(handle)
             break
         else:
-            raise Stuck(f"nothing is left to do at {self._now_s:.6f} s")
+            raise Deadlock(f"nothing is left to do at {self._now_s:.6f} s")
         while later and later[0][0] <= self._now_s:
-            _, _, process, handle = heapq.heappop(later)
-            due.append((process, handle))
+            due.append(heapq.heappop(later)[2])
 
     # Processes
 
@@ -151,7 +230,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def resume(self, process: Process) -> None:
         process.is_paused = False
         held, process.held = process.held, []
-        self._due.extend((process, handle) for handle in held)
+        self._due.extend(held)
 
     # What asyncio asks of a loop
 
@@ -168,7 +247,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """There is nothing of the system to close."""
 
     def close(self) -> None:
-        """End all that is still under way. Its `finally` blocks run now, and whatever they raise does not matter."""
+        """End all that is still under way. Its `finally` blocks run now; their exceptions are ignored."""
         self._is_over = True
         asyncio._set_running_loop(self)
         hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
@@ -203,11 +282,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self, executor: Executor | None, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
         threads = executor or VirtualThreads(self, 1)
-        return asyncio.wrap_future(threads.submit(func, *args), loop=self)
+        return asyncio.wrap_future(threads.submit(func, *args), loop=self)  # a ThreadJob, as it is
 
 
-def _name_of(handle: asyncio.Handle) -> str:
-    callback = handle._callback  # type: ignore[attr-defined]
+def _name_of(callback: Callable[..., object]) -> str:
     owner = getattr(callback, "__self__", None)
     if isinstance(owner, asyncio.Task):
         return f"task {getattr(owner.get_coro(), '__qualname__', '')}"
@@ -216,21 +294,24 @@ def _name_of(handle: asyncio.Handle) -> str:
     return getattr(callback, "__qualname__", type(callback).__name__)
 
 
-class _Job(Future[T]):
-    """Whoever waits for it in another job runs it at once: nothing else could run meanwhile."""
+class ThreadJob(asyncio.Future[T]):
+    """A job in a thread, and its result: as asyncio knows it already, so that it needs no lock and no second future.
 
-    def __init__(self, work: Callable[[], T]) -> None:
-        super().__init__()
+    A job that waits for this one runs it at once: nothing else could run.
+    """
+
+    def __init__(self, work: Callable[[], T], loop: "VirtualLoop") -> None:
+        super().__init__(loop=loop)
         self._work: Callable[[], T] | None = work
 
     def run(self) -> None:
         work, self._work = self._work, None
-        if work is None or not self.set_running_or_notify_cancel():
+        if work is None or self.done():
             return
         token = _IN_JOB.set(True)
         try:
             result = work()
-        except BaseException as error:  # noqa: BLE001 - whoever waits gets it
+        except BaseException as error:  # noqa: BLE001 - the waiting job gets it
             self.set_exception(error)
         else:
             self.set_result(result)
@@ -239,11 +320,11 @@ class _Job(Future[T]):
 
     def result(self, timeout: float | None = None) -> T:
         self.run()
-        return super().result(timeout)
+        return super().result()
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         self.run()
-        return super().exception(timeout)
+        return super().exception()
 
 
 class VirtualThreads(Executor):
@@ -254,21 +335,24 @@ class VirtualThreads(Executor):
         self._free_at_s = 0.0
         self._is_shut_down = False
 
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "ThreadJob[T]":  # type: ignore[override]
         if self._is_shut_down:
             raise RuntimeError("cannot schedule new futures after shutdown")
-        job = _Job(partial(fn, *args, **kwargs))
+        job = ThreadJob(partial(fn, *args, **kwargs), self._loop)
         if _IN_JOB.get():
             job.run()
             return job
         now_s = self._loop.time()
-        due_s = (max(now_s, self._free_at_s) if self._threads == 1 else now_s) + self._loop.thread_delay_s()
+        process, delay_s = CURRENT.get(), self._loop.thread_delay_s()
+        if process is not None:
+            delay_s *= process.slowness
+        due_s = (max(now_s, self._free_at_s) if self._threads == 1 else now_s) + delay_s
         self._free_at_s = due_s
         self._loop.call_at(due_s, job.run)
         return job
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """What was submitted still runs. A loop cannot wait for it, and whoever shuts threads down has drained them."""
+        """Submitted jobs still run. A loop cannot wait for them, and callers drain threads before a shutdown."""
         self._is_shut_down = True
 
 

@@ -46,6 +46,12 @@ class Watched:
             context = None if self._owner is None else self._owner.context.copy()
             self._loop.call_soon(self._run, context=context)
 
+    def arrived(self) -> None:
+        """As `changed`, in a step of the network itself: the call is made at once."""
+        if self._call is not None and not self._is_scheduled and self._is_ready():
+            self._is_scheduled = True
+            self._loop.run_as(self._owner, self._run)
+
     def _run(self) -> None:
         self._is_scheduled = False
         if self._call is not None and self._is_ready():
@@ -118,7 +124,7 @@ class Stream:
             self.is_ended = True
         elif not self.is_ended:
             self.data += data
-        self.readable.changed()
+        self.readable.arrived()
 
     def healed(self) -> None:
         for _ in self._on_the_way:
@@ -170,7 +176,7 @@ class VirtualSocket:
         """The capacity of a stream is fixed."""
 
     def shutdown(self, how: int, /) -> None:
-        """Nothing more is sent. What arrives can still be received."""
+        """Nothing more is sent. Arriving bytes can still be received."""
         self._sent.close()
 
     def close(self) -> None:
@@ -265,7 +271,7 @@ class VirtualListeningSocket:
 
 
 class _Connection:
-    """Who is at the two ends, so that the end of one is noticed by the other."""
+    """The processes at both ends, so that each notices when the other ends."""
 
     def __init__(self, client: Process | None, server: Process | None, there: Stream, back: Stream) -> None:
         self.client, self.server, self.there, self.back = client, server, there, back
@@ -354,13 +360,13 @@ class HostNetwork:
         return listening
 
     async def connect(self, protocol: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None = None) -> P:
-        assert tls is None, "this network has no TLS for those who connect"
+        assert tls is None, "this network has no TLS for clients"
         network = self._network
         await self._cross(self._host, host)
         listening = network.listening.get((host, port))
         await self._cross(host, self._host)
         if listening is None or network.listening.get((host, port)) is not listening:
-            raise ConnectionRefusedError(111, f"nobody listens on {host}:{port}")
+            raise ConnectionRefusedError(111, f"{host}:{port} refuses connections")
         there, back, client_port = network.add_connection(self._host, listening)
         made = protocol()
         transport = VirtualTransport(made, back, there)
@@ -375,3 +381,9 @@ class HostNetwork:
 
     def reset(self, transport: asyncio.Transport) -> None:
         transport.abort()
+
+    async def addresses_of(self, host: str) -> list[str]:
+        return [host]  # hosts of this network are addressed by their names
+
+    def host_name(self) -> str:
+        return self._host

@@ -57,12 +57,13 @@ class _ServerNode:
     czxid: int
     ctime_ms: int
     owner: int
+    mzxid: int
     version: int = 0
     children: dict[str, None] = field(default_factory=dict)
     sequence: int = 0
 
     def node(self) -> Node:
-        return Node(self.data, self.version, self.czxid, self.ctime_ms, self.owner)
+        return Node(self.data, self.version, self.czxid, self.ctime_ms, self.owner, self.mzxid)
 
 
 class Ensemble:
@@ -71,12 +72,15 @@ class Ensemble:
     def __init__(self, loop: VirtualLoop, network: VirtualNetwork, clock: Time) -> None:
         self.loop, self.network, self._clock = loop, network, clock
         self.process = Process(HOST)
-        self.nodes: dict[str, _ServerNode] = {ROOT: _ServerNode(b"", 0, 0, 0)}
+        self.nodes: dict[str, _ServerNode] = {ROOT: _ServerNode(b"", 0, 0, 0, 0)}
         self.zxid = 0
         self.clients: list[VirtualTree] = []
         self.sessions: dict[int, VirtualTree] = {}
         self._next_session = FIRST_SESSION
+        self.on_request: Callable[[Sequence[Operation]], None] = lambda operations: None  # when it is made
+        self.on_operations: Callable[[Sequence[Operation], str], None] = lambda operations, host: None  # by a host
         self.is_down = False
+        self.on_write: Callable[[Event, bytes], None] | None = None  # gets the data of the node
 
     def new_session(self, client: "VirtualTree") -> int:
         self._next_session += 1
@@ -119,8 +123,14 @@ class Ensemble:
             for step in reversed(undo):
                 step()
             raise
+        if self.on_write is not None:
+            for event in events:
+                node = self.nodes.get(event.path)
+                self.on_write(event, b"" if node is None else node.data)
         for client in self.clients:
             client.fired(events)
+        if session in self.sessions:
+            self.on_operations(operations, self.sessions[session].host)
         return outcomes
 
     def _apply(
@@ -131,8 +141,8 @@ class Ensemble:
                 return self._create(operation, session, undo, events)
             case SetData(path, data, expected):
                 node = self._checked(path, expected)
-                undo.append(partial(_restore, node, node.data, node.version))
-                node.data, node.version = data, node.version + 1
+                undo.append(partial(_restore, node, node.data, node.version, node.mzxid))
+                node.data, node.version, node.mzxid = data, node.version + 1, self.zxid
                 events.append(Event(Change.SET, path))
                 return node.version
             case Delete(path, expected):
@@ -165,7 +175,7 @@ class Ensemble:
         parent.sequence += 1
         parent.children[name] = None
         owner = session if operation.ephemeral else 0
-        self.nodes[path] = _ServerNode(operation.data, self.zxid, self._clock.now_ms(), owner)
+        self.nodes[path] = _ServerNode(operation.data, self.zxid, self._clock.now_ms(), owner, self.zxid)
         undo.append(partial(self.nodes.pop, path))
         undo.append(partial(parent.children.pop, name))
         events += [Event(Change.CREATED, path), Event(Change.CHILDREN, parent_of(path))]
@@ -184,8 +194,8 @@ class Ensemble:
         return node
 
 
-def _restore(node: _ServerNode, data: bytes, version: int) -> None:
-    node.data, node.version = data, version
+def _restore(node: _ServerNode, data: bytes, version: int, mzxid: int) -> None:
+    node.data, node.version, node.mzxid = data, version, mzxid
 
 
 class _Call(NamedTuple):
@@ -223,8 +233,10 @@ class _Line:
 class VirtualTree:
     """The coordination port of one broker."""
 
+    is_shared = True
+
     def __init__(self, ensemble: Ensemble, host: str, process: Process, session_timeout_s: float) -> None:
-        self._ensemble, self._host, self._process = ensemble, host, process
+        self._ensemble, self.host, self._process = ensemble, host, process
         self._timeout_s = session_timeout_s
         self._loop = ensemble.loop
         self._watches, self._session_watches = Watches(self._loop), SessionWatches(self._loop)
@@ -280,6 +292,7 @@ class VirtualTree:
             check_operation(operation)
         if not operations:
             return []
+        self._ensemble.on_request(operations)
         outcomes: list[Outcome] = await self._ask(
             operations[0].path, partial(self._ensemble.carry_out, operations), may_repeat=False
         )
@@ -361,8 +374,8 @@ class VirtualTree:
         """By neither side: what both hear of each other."""
         now_s, ensemble = self._loop.time(), self._ensemble
         runs = not self._process.is_dead and not self._process.is_paused and not self._is_closed
-        is_heard = runs and ensemble.is_reached_by(self._host)
-        hears = runs and ensemble.reaches(self._host)
+        is_heard = runs and ensemble.is_reached_by(self.host)
+        hears = runs and ensemble.reaches(self.host)
         if self._is_connected and is_heard:
             self._heard_by_server_s = now_s
         if self._is_connected and is_heard and hears:

@@ -1,12 +1,14 @@
 """What was synced survives a power failure; what was not may be gone, or torn."""
 
+import errno
 import os
+from collections.abc import Callable
 from random import Random
 
 import pytest
 
 from leadline.simulation.ports import VirtualTime
-from leadline.simulation.virtual_disk import MountedDisk, VirtualDisk
+from leadline.simulation.virtual_disk import FSYNC, READ, WRITE, MountedDisk, VirtualDisk
 from leadline.simulation.virtual_loop import VirtualLoop
 
 CREATE = os.O_RDWR | os.O_CREAT
@@ -90,3 +92,63 @@ def test_a_process_that_has_ended_writes_nothing() -> None:
     for call in (lambda: files.pwrite(fd, b"1", 0), lambda: files.fsync(fd), lambda: files.mkdir("/data/x")):
         with pytest.raises(OSError, match="Input/output"):
             call()
+
+
+def test_sectors_that_were_not_synced_reach_the_disk_in_any_order() -> None:
+    sectors = set()
+    for seed in range(40):
+        disk, files = new_disk()
+        fd = files.open("/data/log", CREATE)
+        files.sync_dir("/data")
+        files.pwrite(fd, b"a" * 100, 0)
+        files.fsync(fd)
+        files.pwrite(fd, b"b" * 412 + b"c" * 400, 100)
+        disk.fail_power(Random(seed))
+        data = content(disk, "/data/log")
+        assert data is not None
+        assert data[:100] == b"a" * 100
+        sectors.add((data[100:101], data[-1:]))
+    assert {(b"\0", b"c"), (b"b", b"\0"), (b"b", b"c")} <= sectors
+
+
+def test_a_disk_that_is_nearly_full_takes_a_part_of_a_write() -> None:
+    _, files = new_disk(total_bytes=10)
+    fd = files.open("/data/log", CREATE)
+    assert files.pwrite(fd, b"1234567", 0) == 7
+    assert files.pwrite(fd, b"xx89abc", 5) == 5
+    assert files.pread(fd, 20, 0) == b"12345xx89a"
+    with pytest.raises(OSError, match="No space left"):
+        files.pwrite(fd, b"1", 10)
+    assert files.pwrite(fd, b"overwritten"[:3], 0) == 3
+
+
+def test_a_file_that_is_replaced_is_no_longer_counted() -> None:
+    _, files = new_disk(total_bytes=10)
+    for _ in range(5):
+        fd = files.open("/data/log.tmp", CREATE)
+        files.pwrite(fd, bytes(5), 0)
+        files.rename("/data/log.tmp", "/data/log")
+    assert files.disk_space("/data").usable_bytes == 5
+
+
+@pytest.mark.parametrize("operation", [READ, WRITE, FSYNC])
+def test_each_operation_of_a_disk_can_fail_by_itself(operation: str) -> None:
+    disk, files = new_disk()
+    fd = files.open("/data/log", CREATE)
+    disk.errors[operation] = errno.EIO
+    calls: dict[str, Callable[[], object]] = {
+        READ: lambda: files.pread(fd, 1, 0),
+        WRITE: lambda: files.pwrite(fd, b"1", 0),
+        FSYNC: lambda: files.fsync(fd),
+    }
+    for name, call in calls.items():
+        if name == operation:
+            with pytest.raises(OSError, match="Input/output"):
+                call()
+        else:
+            call()
+
+
+def test_no_two_disks_of_a_process_share_a_real_path() -> None:
+    """A broker that was killed in an earlier simulation never gave its lock back."""
+    assert len({new_disk()[1].real_path("/data") for _ in range(50)}) == 50

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from leadline.simulation.virtual_loop import Process, Stuck, VirtualLoop
+from leadline.simulation.virtual_loop import CURRENT, Deadlock, Process, VirtualLoop
 
 
 def test_an_hour_passes_at_once() -> None:
@@ -80,7 +80,7 @@ def test_jobs_of_one_thread_run_one_after_the_other_and_a_job_may_wait_for_anoth
 
 def test_whoever_waits_for_nothing_is_stuck() -> None:
     loop = VirtualLoop()
-    with pytest.raises(Stuck):
+    with pytest.raises(Deadlock):
         loop.run_until_complete(loop.create_future())
     loop.close()
 
@@ -94,3 +94,74 @@ def test_what_a_callback_raises_is_kept() -> None:
 
     loop.run_until_complete(main())
     assert [type(failure["exception"]) for failure in loop.failures] == [ZeroDivisionError]
+
+
+def test_a_task_that_does_the_same_again_and_again_is_named() -> None:
+    async def spin() -> None:
+        for _ in range(1_000_000):
+            await asyncio.sleep(0.00001)
+
+    with pytest.raises(Deadlock, match=r"task .*spin"):
+        VirtualLoop().run_until_complete(spin())
+
+
+def test_a_job_that_was_cancelled_does_not_run_and_one_that_failed_says_why() -> None:
+    loop, ran = VirtualLoop(lambda: 1.0), list[str]()
+
+    def fail() -> None:
+        raise OSError("no space")
+
+    async def main() -> None:
+        threads = loop.new_threads(1, "one")
+        cancelled = loop.run_in_executor(threads, ran.append, "cancelled")
+        cancelled.cancel()
+        with pytest.raises(OSError, match="no space"):
+            await loop.run_in_executor(threads, fail)
+
+    loop.run_until_complete(main())
+    assert ran == []
+
+
+def test_a_step_at_once_belongs_to_its_process() -> None:
+    loop, ran, checked = VirtualLoop(), list[tuple[Process | None, float]](), list[float]()
+    process = Process("broker")
+    process.after_step = lambda: checked.append(loop.time())
+
+    def note() -> None:
+        ran.append((CURRENT.get(), loop.time()))
+
+    async def main() -> None:
+        loop.call_soon(loop.run_as, process, note)
+        await asyncio.sleep(1)
+        loop.pause(process)
+        loop.call_soon(loop.run_as, process, note)
+        await asyncio.sleep(1)
+        assert ran == [(process, 0)], "it is paused"
+        loop.resume(process)
+        await asyncio.sleep(1)
+        loop.kill(process)
+        loop.call_soon(loop.run_as, process, note)
+        await asyncio.sleep(1)
+
+    loop.run_until_complete(main())
+    assert ran == [(process, 0), (process, 2)]
+    assert checked == [0, 2]
+
+
+def test_what_a_callback_raises_is_a_failure_unless_its_process_is_dead() -> None:
+    loop, process = VirtualLoop(), Process("broker")
+
+    def fail() -> None:
+        raise ValueError("a bug")
+
+    def die() -> None:
+        loop.kill(process)
+        raise ValueError("nobody sees it")
+
+    async def main() -> None:
+        loop.call_soon(fail, context=process.context.copy())
+        loop.call_soon(die, context=process.context.copy())
+        await asyncio.sleep(1)
+
+    loop.run_until_complete(main())
+    assert [str(failure["exception"]) for failure in loop.failures] == ["a bug"]

@@ -1,0 +1,1 @@
+"""The workloads of clients in a simulation: one class each, which records its history."""
