@@ -1,6 +1,9 @@
-"""The package as it is built: compiled where there is a compiler, pure Python where there is none."""
+"""The package as it is built, with a compiler and without; the container and the service."""
 
+import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 import zipfile
@@ -9,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hatch_build import NotCompiled, compile_walker
+from leadline.cli import parse
 
 ROOT = Path(__file__).resolve().parent.parent
 NO_COMPILER = {"CC": "no-such-compiler"}
@@ -48,3 +52,29 @@ def test_without_a_compiler_setup_says_so_in_one_line(tmp_path: Path) -> None:
     command = [sys.executable, str(tmp_path / "hatch_build.py")]
     done = subprocess.run(command, env=os.environ | NO_COMPILER, check=True, capture_output=True, text=True)
     assert done.stderr == "Leadline runs in pure Python, without its compiled part: there is no no-such-compiler\n"
+
+
+def instructions(name: str) -> list[tuple[str, str]]:
+    """The instructions of the Dockerfile with this name, by their order, each on one line."""
+    text = re.sub(r"\\\n", " ", re.sub(r"^#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE))
+    lines = [line.partition(" ") for line in text.splitlines() if line]
+    return [(word, " ".join(rest.split())) for word, _, rest in lines if word == name]
+
+
+def test_the_container_starts_a_broker_as_a_user_with_options_that_exist_and_can_be_overridden() -> None:
+    (entry,) = instructions("ENTRYPOINT")
+    command = json.loads(entry[1])  # the form without a shell, so that SIGTERM reaches the broker
+    options = parse([*command[1:], "--set", "log.dirs=/disk"])
+    assert command[0] == "leadline"
+    assert [setting.partition("=")[0] for setting in options.set].count("log.dirs") == 2
+    assert instructions("USER") == [("USER", "leadline")]
+    assert instructions("VOLUME") == [("VOLUME", "/data")]
+    (check,) = instructions("HEALTHCHECK")
+    assert "/healthz" in json.loads(check[1].partition(" CMD ")[2])[-1]
+
+
+def test_the_service_starts_a_broker_with_options_that_exist_and_waits_until_it_is_ready() -> None:
+    unit = (ROOT / "ops/systemd/leadline.service").read_text()
+    lines = dict(line.split("=", 1) for line in unit.splitlines() if re.match(r"[A-Z]\w+=", line))
+    assert parse(shlex.split(lines["ExecStart"])[1:]).metrics is not None
+    assert (lines["Type"], lines["TimeoutStartSec"], lines["KillMode"]) == ("notify", "infinity", "mixed")

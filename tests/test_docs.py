@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from docs.site.settings_reference import DIFFERENCES, groups, with_settings
 from leadline.cli import COMMANDS
+from leadline.config.broker import DYNAMIC_ONLY, BrokerConfig
+from leadline.config.topic import LogConfig
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "leadline"
@@ -19,7 +22,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 _LINK = re.compile(r"\[[^\]]*\]\((?!https?:|#)([^)#\s]+)(?:#[^)]*)?\)")
 _PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.(?:py|pyi|pyx|md|toml|txt|lock)|(?:[\w.-]+/)+)`")
-_TARGET = re.compile(r"`make ([a-z]+)")
+_TARGET = re.compile(r"`make ([a-z-]+)")
 _COMMAND = re.compile(r"`leadline ([a-z][a-z-]*)")
 _DECISION = re.compile(r"\[decision\s+(\d+)\]\((?:[\w/]*/)?(\d{4})-")
 
@@ -89,6 +92,27 @@ def test_the_index_lists_every_decision_with_its_title_and_status() -> None:
         rows.append(f"| [{number}]({path.name}) | {title.partition('. ')[2]} | {word} |")
     index = (DECISIONS / "README.md").read_text()
     assert [line for line in index.splitlines() if line.startswith("| [")] == rows
+
+
+def test_the_reference_has_each_setting_once() -> None:
+    page = (ROOT / "docs" / "CONFIGURATION.md").read_text()
+    marked = re.findall(r"^<!-- settings: (\w+) -->$", page, re.MULTILINE)
+    assert sorted(marked) == sorted(name for name, rows in groups().items() if rows)
+    names = re.findall(r"^### (.*)$", with_settings(page), re.MULTILINE)
+    assert sorted(names) == sorted([*LogConfig.table(), *BrokerConfig.table(), *DYNAMIC_ONLY])
+
+
+def test_the_reference_says_what_happens_to_a_setting() -> None:
+    text = with_settings((ROOT / "docs" / "CONFIGURATION.md").read_text())
+    sections = dict(re.findall(r"^### (\S+)\n(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL))
+    assert "default `604800000` (7 d)" in sections["retention.ms"]
+    assert "broker's default: `log.retention.ms`, else `log.retention.minutes`" in sections["retention.ms"]
+    assert "**without effect**: one thread serves all requests" in sections["num.io.threads"]
+    assert "**refused**: Java classes cannot be loaded" in sections["metric.reporters"]
+    assert "Kafka differs: the default is `/tmp/kafka-logs`" in sections["log.dir"]
+    assert "dynamic, for one broker or for all" in sections["log.cleaner.threads"]
+    assert "not dynamic" in sections["listeners"]
+    assert set(DIFFERENCES) <= set(BrokerConfig.table())
 
 
 @pytest.mark.parametrize(

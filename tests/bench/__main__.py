@@ -30,7 +30,19 @@ from tests.bench import (
     spark_files,
     spark_topics,
 )
-from tests.bench.load import disturbed, flushed, groups, neighbour, paced, secured, several_brokers, start, steady
+from tests.bench.load import (
+    codecs,
+    disturbed,
+    flushed,
+    groups,
+    guarantees,
+    neighbour,
+    paced,
+    secured,
+    several_brokers,
+    start,
+    steady,
+)
 from tests.bench.results import Row, heading, table
 from tests.bench.run import Progress, Run
 from tests.bench.sides import DifferentWork
@@ -50,8 +62,10 @@ BENCHMARKS: dict[str, tuple[Callable[[Run], list[Row]], str]] = {
     "topics": (spark_topics.measure, "topics into Spark and Parquet; goal: twice as fast as Spark's own connector"),
     "start": (start.measure, "start a broker; goal: below 0.5 s to its first answer"),
     "load": (steady.measure, "produce to a broker and fetch from it; goal: several times Kafka's speed"),
+    "codecs": (codecs.measure, "produce with each codec; goal: twice Kafka's rate for half its CPU"),
     "crowd": (steady.measure_in_a_crowd, "the same with 2,000 connections and partitions; goal: a fifth less at most"),
     "flush": (flushed.measure, "flush.messages=1 with 1, 8 and 64 producers; goal: twice Kafka's rate from 8 on"),
+    "guarantees": (guarantees.measure, "acks=all, idempotent, transactional; goal: twice Kafka's rate, half its CPU"),
     "secured": (secured.measure, "the same with TLS, logins and ACLs; goal: 0.7 of Kafka's CPU per MB, twice its rate"),
     "groups": (groups.measure, "let groups settle, commit offsets; goal: Kafka's speed"),
     "authorization": (authorization.measure, "what the authorizer adds to a request; goal: at most 1 us"),

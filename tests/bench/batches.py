@@ -14,7 +14,7 @@ from crc32c import crc32c
 
 from leadline.log.log import Log
 from leadline.records import varint
-from leadline.records.batch import ATTRIBUTES_AT, HEADER, HEADER_BYTES, LENGTH_END, MAGIC
+from leadline.records.batch import ATTRIBUTES_AT, HEADER, HEADER_BYTES, LENGTH_END, MAGIC, TRANSACTIONAL
 from leadline.records.compression import Codec, compress
 from tests.support.logs import START_MS, TP, LogBench
 
@@ -43,6 +43,7 @@ class Maker:
         producer_id: int = -1,
         base_offset: int = 0,
         leader_epoch: int = -1,
+        is_transactional: bool = False,
     ) -> bytearray:
         """The next one: a millisecond younger than the last, and behind it in its producer's sequence."""
         pool, size, middle, at = self._pool, self.value_bytes, self._middle, self._at
@@ -56,8 +57,9 @@ class Maker:
         sequence = self._made * self.records if producer_id >= 0 else -1
         self._made += 1
         data = bytearray(HEADER_BYTES) + body
+        attributes = self.codec | (TRANSACTIONAL if is_transactional else 0)
         producer = (producer_id, 0 if producer_id >= 0 else -1, sequence)
-        fields = [base_offset, len(data) - LENGTH_END, leader_epoch, MAGIC, 0, self.codec, self.records - 1]
+        fields = [base_offset, len(data) - LENGTH_END, leader_epoch, MAGIC, 0, attributes, self.records - 1]
         fields += now_ms, now_ms
         HEADER.pack_into(data, 0, *fields, *producer, self.records)
         fields[4] = crc32c(memoryview(data)[ATTRIBUTES_AT:])

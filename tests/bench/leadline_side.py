@@ -15,11 +15,11 @@ from pathlib import Path
 from struct import Struct
 from typing import Any, TypeAlias
 
-from leadline.config.storage import StorageConfig
 from leadline.config.topic import LogConfig
-from leadline.errors import LogDirFailed
+from leadline.errors import CorruptFile, LogDirFailed
 from leadline.log import names
 from leadline.log.cleaner import Cleaner, cleanable
+from leadline.log.local_log import LocalLog
 from leadline.log.log import Log
 from leadline.log.log_context import LogContext
 from leadline.log.log_dirs import LogDirs
@@ -27,6 +27,7 @@ from leadline.log.recovery import Opening, open_log
 from leadline.records.batch import walk
 from leadline.runtime.ports import OsFiles, SystemChance, SystemTime
 from tests.support.inline_background import InlineBackground
+from tests.support.settings import live_settings
 
 Json: TypeAlias = dict[str, Any]
 
@@ -54,11 +55,15 @@ def fail(failure: LogDirFailed) -> None:
     raise failure
 
 
+def log_failed(_: LocalLog, doing: str, error: OSError | CorruptFile) -> None:
+    raise AssertionError(doing) from error
+
+
 def open_one(request: Json, *, clean: bool) -> Log:
     directory = request["dir"]
     tp, _ = names.parse_dir_name(os.path.basename(directory))
     background = InlineBackground(os.path.dirname(directory), fail)
-    context = LogContext(SystemTime(), SystemChance(), OsFiles(), background, fail)
+    context = LogContext(SystemTime(), SystemChance(), OsFiles(), background, log_failed)
     return open_log(Opening(tp, directory, LogConfig.parse(request["config"]), clean), context)
 
 
@@ -195,7 +200,7 @@ def directory_open(request: Json) -> Json:
 
 async def _open_directory(path: str, config: LogConfig) -> Json:
     watch = Stopwatch()
-    dirs = LogDirs(StorageConfig(log_dirs=(path,)), SystemTime(), SystemChance(), OsFiles(), lambda _: config)
+    dirs = LogDirs(live_settings({"log.dirs": path}), SystemTime(), SystemChance(), OsFiles(), lambda _: config)
     await dirs.open()
     measured = watch.stop()
     _opened.append(dirs)

@@ -64,12 +64,12 @@ class _Life:
     @contextmanager
     def phase(self, name: str, goal: Goal | None = None) -> Iterator[None]:
         self._run.say(f"partitions: {name}")
-        pid, began_s, cpu_s = self._broker.pid, time.monotonic(), _cpu_s(self._broker.pid)
+        pid, began_s, cpu_s = self._broker.pid, time.monotonic(), _cpu_s(self._broker)
         yield
         seconds, broker = time.monotonic() - began_s, self._broker
         self._add(f"{name} {self._count:,} partitions", "s", seconds, goal)
         if broker.process.poll() is None:
-            self._add(f"{name}: CPU", "s", _cpu_s(broker.pid) - (cpu_s if broker.pid == pid else 0))
+            self._add(f"{name}: CPU", "s", _cpu_s(broker) - (cpu_s if broker.pid == pid else 0))
             self._add(f"{name}: longest turn of the loop", "ms", self._longest_turn_ms(), Goal(below=50))
             same("descriptors", _descriptors(broker.pid) <= DESCRIPTORS, True)
 
@@ -125,8 +125,11 @@ def _resident_kb(pid: int) -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
-def _cpu_s(pid: int) -> float:
-    with open(f"/proc/{pid}/stat") as file:
+def _cpu_s(broker: RunningBroker) -> float:
+    """0: it does not run."""
+    if broker.process.poll() is not None:
+        return 0.0
+    with open(f"/proc/{broker.pid}/stat") as file:
         fields = file.read().rpartition(") ")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from leadline.spark.client.cluster import ClusterClient
 from leadline.spark.session import session
-from leadline.spark.table.table_format import open_table
-from leadline.spark.table.table_writer import DEAD, TableSpec, TableWriter
+from leadline.spark.table.table_format import TablePlace
+from leadline.spark.table.table_writer import TableSpec, TableWriter
 from tests.bench.results import Goal, Row
 from tests.bench.run import Run
 from tests.bench.sides import same
@@ -116,7 +116,8 @@ def _as_table(topic: Filled, _: str, *, check: bool = False) -> list[object]:
     shutil.rmtree(topic.out, ignore_errors=True)
     properties = {"bootstrap.servers": topic.server}
     with ClusterClient(properties) as cluster:
-        table, dead = open_table("delta", str(topic.out)), open_table("delta", f"{topic.out}{DEAD}")
+        place = TablePlace("delta", str(topic.out))
+        table, dead = place.open(), place.dead_letters.open()
         for _summary in TableWriter(topic.spark, cluster, table, dead, TableSpec(topic.name, properties)).batches():
             pass
     return _sums(topic.spark.read.parquet(str(topic.out))) if check else []

@@ -22,6 +22,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 ANSWER_S = 180
 BUILD_S = 600
+CPP_HEADERS = ("librdkafka/rdkafkacpp.h", "nlohmann/json.hpp")
 
 Command = Callable[[Path], list[str]]  # from a folder to build in, to what the address of the broker is put behind
 
@@ -37,9 +38,10 @@ class Lacking(ClientError):
 class Client:
     """Started here and ended with `close`. Its other output is in `log`."""
 
-    def __init__(self, name: str, bootstrap: str, folder: Path) -> None:
-        self.name, self.log = name, folder / "client.log"
-        command = [*COMMANDS[name](folder), bootstrap]
+    def __init__(self, name: str, bootstrap: str, folder: Path, broker_log: Path | None = None) -> None:
+        """`broker_log`: its last lines are shown with an error of the client."""
+        self.name, self.log, self._broker_log = name, folder / "client.log", broker_log
+        command = [*(COMMANDS | LOGIN_COMMANDS)[name](folder), bootstrap]
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
                 command,
@@ -65,16 +67,23 @@ class Client:
         answer = json.loads(line)
         if "error" in answer:
             kind = Lacking if "lacking" in answer["error"] else ClientError
-            raise kind(f"{self.name}, {op}: {answer['error']}")
+            error = kind(f"{self.name}, {op}: {answer['error']}")
+            if self._broker_log is not None:
+                error.add_note(f"the broker said:\n{_tail(self._broker_log, 40)}")
+            raise error
         return answer["result"]
 
     def log_tail(self, lines: int = 200) -> str:
         """The last lines that it wrote besides its answers, for a message of a test that fails."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+        return _tail(self.log, lines)
 
     def close(self) -> None:
         self.process.kill()
         self.process.communicate()
+
+
+def _tail(file: Path, lines: int) -> str:
+    return "\n".join(file.read_text(errors="replace").splitlines()[-lines:])
 
 
 def _environment(folder: Path) -> dict[str, str]:
@@ -118,6 +127,25 @@ def _node(folder: Path) -> list[str]:
     return [node, str(HERE / "node" / "client.js")]
 
 
+def _cpp(folder: Path) -> list[str]:
+    compiler = shutil.which("g++")
+    if compiler is None or not all(Path("/usr/include", header).exists() for header in CPP_HEADERS):
+        pytest.skip("needs g++, librdkafka-dev and nlohmann-json3-dev")
+    program = folder / "client"
+    _build(compiler, "-std=c++17", "-o", str(program), "client.cpp", "-lrdkafka++", folder=HERE / "cpp")
+    return [str(program)]
+
+
+def _rust(_: Path) -> list[str]:
+    cargo = shutil.which("cargo")
+    if cargo is None or not shutil.which("pkg-config") or not Path("/usr/include/librdkafka").exists():
+        pytest.skip("needs Cargo, pkg-config and librdkafka-dev")
+    folder = jars.cache() / "rust-client"  # with its Cargo.lock: what was built once is built again
+    shutil.copytree(HERE / "rust", folder, dirs_exist_ok=True)
+    _build(cargo, "build", "--quiet", folder=folder)
+    return [str(folder / "target" / "debug" / "client")]
+
+
 def _build(*command: str, folder: Path) -> None:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=BUILD_S)
     assert done.returncode == 0, f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
@@ -131,4 +159,8 @@ COMMANDS: dict[str, Command] = {
     "franz-go": _go("franz"),
     "sarama": _go("sarama"),
     "kafkajs": _node,
+}
+LOGIN_COMMANDS: dict[str, Command] = {  # they write and read with a login, and lack the rest
+    "librdkafka++": _cpp,
+    "rust-rdkafka": _rust,
 }

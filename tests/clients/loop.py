@@ -3,11 +3,13 @@
 what is read from the output with read_committed is the input, each record once
 """
 
+import os
 import subprocess
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
@@ -23,7 +25,8 @@ ALL_S = 240  # for all kills, and once more until all is through; a quiet machin
 class Feed:
     """Numbered records, until it is stopped."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, per_s: int = FED_PER_S) -> None:
+        self.per_s = per_s
         self.producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -38,7 +41,7 @@ class Feed:
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._stop.wait(1 / FED_PER_S):
+        while not self._stop.wait(1 / self.per_s):
             self.producer.produce("input", b"%d" % self.count, b"%d" % self.count, partition=self.count % PARTITIONS)
             self.producer.poll(0)
             self.count += 1
@@ -52,16 +55,18 @@ class Feed:
 class Loop:
     """A process that runs the loop; its lines are counted as they come."""
 
-    def __init__(self, command: list[str]) -> None:
-        self.command = command
+    def __init__(self, command: list[str], errors: Path | None = None) -> None:
+        """`errors`: a file that gets what it writes to stderr."""
+        self.command, self._errors = command, errors or Path(os.devnull)
         self.counts: Counter[str] = Counter()
         self.last: list[str] = []
         self.start()
 
     def start(self) -> None:
-        self.process = subprocess.Popen(
-            self.command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
+        with self._errors.open("ab") as errors:
+            self.process = subprocess.Popen(
+                self.command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
         self._reader = threading.Thread(target=self._read, args=(self.process,))
         self._reader.start()
 

@@ -2,28 +2,44 @@
 
 The client sends again what it got no answer for; a producer's sequence numbers, read back from the log, tell which of
 that was written already.
+
+Broker and clients are those of this file alone: franz-go does not repeat FindCoordinator on a connection that a broker
+closed while nobody used it.
 """
 
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.clients import cases
 from tests.clients.client import COMMANDS, Client
+from tests.clients.conftest import Clients, broker_for_clients, clients_of
 from tests.support.broker import RunningBroker
+from tests.support.waiting import until
 
 COUNT = 6000
 PADDING = b"." * 500
 WRITTEN_S = 120
 
 
-def wait_until_something_is_written(folders: list[Path]) -> None:
-    deadline = time.monotonic() + WRITTEN_S
-    while not any(file.stat().st_size for folder in folders for file in folder.glob("*.log")):
-        assert time.monotonic() < deadline, "nothing was written"
-        time.sleep(0.001)
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    with broker_for_clients(tmp_path_factory) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def clients(broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clients]:
+    with clients_of(broker, tmp_path_factory) as by_name:
+        yield by_name
+
+
+def is_something_written(folders: list[Path]) -> bool:
+    return any(file.stat().st_size for folder in folders for file in folder.glob("*.log"))
 
 
 # Sarama does not keep its batches together when it sends again, and Kafka refuses that as out of order, too.
@@ -36,7 +52,8 @@ def test_an_idempotent_producer_loses_nothing_and_repeats_nothing(client: Client
     records = [record.as_values() for record in written]
     with ThreadPoolExecutor() as threads:
         sent = threads.submit(client.ask, "produce", topic=topic, codec="none", idempotent=True, records=records)
-        wait_until_something_is_written([broker.directory / f"{topic}-{n}" for n in range(cases.PARTITIONS)])
+        folders = [broker.directory / f"{topic}-{n}" for n in range(cases.PARTITIONS)]
+        until(partial(is_something_written, folders), "a write", WRITTEN_S, poll_s=0.001)
         broker.kill()
         broker.start()
         offsets = sent.result()

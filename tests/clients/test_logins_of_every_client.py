@@ -22,7 +22,7 @@ from leadline.security.plain import PLAIN
 from leadline.security.scram_credentials import SCRAM_MECHANISMS, ScramMechanism
 from leadline.wire import messages as m
 from tests.clients import cases
-from tests.clients.client import COMMANDS, Client, ClientError
+from tests.clients.client import COMMANDS, LOGIN_COMMANDS, Client, ClientError
 from tests.support.certificates import CertificateAuthority, authority
 from tests.support.secured import acl
 from tests.support.secured_broker import MODULE, SecuredBroker, secured_broker
@@ -38,7 +38,8 @@ TOKEN_S = 3600
 
 SSL = "SSL"
 MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
-LOGINS = list(itertools.product(COMMANDS, (*MECHANISMS, SSL)))  # every client can do all of them
+CLIENTS = (*COMMANDS, *LOGIN_COMMANDS)
+LOGINS = list(itertools.product(CLIENTS, (*MECHANISMS, SSL)))  # every client can do all of them
 
 NO_RIGHT = {
     "librdkafka": "code=TOPIC_AUTHORIZATION_FAILED,",
@@ -48,6 +49,8 @@ NO_RIGHT = {
     "franz-go": "TOPIC_AUTHORIZATION_FAILED: Not authorized to access topics",
     "sarama": "The client is not authorized to access this topic",
     "kafkajs": r"Not authorized to access topics: \[Topic authorization failed\]",
+    "librdkafka++": "Broker: Topic authorization failed",
+    "rust-rdkafka": "TopicAuthorizationFailed",
 }
 NO_LOGIN = {  # before the broker's own words
     "librdkafka": "code=_AUTHENTICATION,.*SASL authentication error: ",
@@ -57,6 +60,8 @@ NO_LOGIN = {  # before the broker's own words
     "franz-go": "SASL_AUTHENTICATION_FAILED: SASL Authentication failed.: ",
     "sarama": "SASL Authentication failed: ",
     "kafkajs": "SASL .* authentication failed: ",
+    "librdkafka++": "Local: Authentication failure: .*SASL authentication error: ",
+    "rust-rdkafka": "Global error: Authentication .*SASL authentication error: ",
 }
 REASONS = {
     PLAIN: "Authentication failed: Invalid username or password",
@@ -73,6 +78,8 @@ NO_TOKEN = {  # The broker answers a bad token with a challenge, and refuses the
     "franz-go": "unexpected data in oauth response",
     "sarama": f"{NO_LOGIN['sarama']}Authentication failed during authentication due to invalid credentials",
     "kafkajs": "Closed connection",  # likewise
+    "librdkafka++": r'Local: Authentication failure: .*SASL authentication error: \{"status":"invalid_token"\}',
+    "rust-rdkafka": r'Global error: Authentication .*SASL authentication error: \{"status":"invalid_token"\}',
 }
 NOT_TRUSTED = {  # of a client that does not trust the broker
     "librdkafka": "code=_SSL,.*certificate verify failed: broker certificate could not be verified",
@@ -82,6 +89,8 @@ NOT_TRUSTED = {  # of a client that does not trust the broker
     "franz-go": "certificate signed by unknown authority",
     "sarama": "certificate signed by unknown authority",
     "kafkajs": "self-signed certificate in certificate chain",
+    "librdkafka++": "Local: SSL error: .*certificate verify failed: broker certificate could not be verified",
+    "rust-rdkafka": "Global error: SSL .*certificate verify failed: broker certificate could not be verified",
 }
 # A client that still writes when the broker has closed the connection may not see why, with Kafka as with Leadline.
 CLOSED = "(?i:broken pipe|connection reset|socket disconnected|closed connection|EPIPE|ECONNRESET|EOF)"
@@ -93,6 +102,8 @@ NOT_TRUSTED_BY_BROKER = {
     "franz-go": "remote error: tls: unknown certificate authority",
     "sarama": "remote error: tls: unknown certificate authority",
     "kafkajs": "Connection error: .*tlsv1 alert unknown ca",
+    "librdkafka++": "SSL alert",
+    "rust-rdkafka": "SSL alert",
 }
 
 
@@ -216,13 +227,13 @@ def test_a_user_without_the_right_may_not_write(name: str, mechanism: str, clien
     assert re.search(NO_RIGHT[name], report), report
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", CLIENTS)
 def test_a_user_without_the_right_may_not_read(name: str, clients: Clients, logins: Logins) -> None:
     report = refusal(lambda: read(clients(name), logins.of(STRANGER, PLAIN)))
     assert re.search(NO_RIGHT[name], report), report
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", CLIENTS)
 def test_a_user_may_not_write_what_it_may_not_describe(name: str, clients: Clients, logins: Logins) -> None:
     report = refusal(lambda: write(clients(name), logins.of(ALICE, PLAIN), topic=HIDDEN))
     assert re.search(NO_RIGHT[name], report), report
@@ -243,7 +254,7 @@ def test_wrong_credentials_are_refused(name: str, mechanism: str, clients: Clien
     assert re.search(expected, report), report
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", CLIENTS)
 def test_a_client_does_not_talk_to_a_broker_that_it_does_not_trust(name: str, clients: Clients, logins: Logins) -> None:
     login = logins.of(ALICE, PLAIN, trusted=str(logins.folder / "another-ca.pem"))
     report = refusal(lambda: write(clients(name), login))

@@ -71,10 +71,12 @@ SETTINGS = {
 class Connection:
     """A plain socket: requests go out, frames come in."""
 
-    def __init__(self, host: str, port: int, client_id: str = "both", source: str = "") -> None:
+    def __init__(
+        self, host: str, port: int, client_id: str = "both", source: str = "", timeout_s: float = ANSWER_S
+    ) -> None:
         """`source`: the address that it comes from; empty: as the system chooses it."""
         self.client_id = client_id
-        self.socket = socket.create_connection((host, port), ANSWER_S, (source, 0) if source else None)
+        self.socket = socket.create_connection((host, port), timeout_s, (source, 0) if source else None)
         self.reader = self.socket.makefile("rb")
         self.correlation = 0
 

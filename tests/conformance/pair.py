@@ -189,7 +189,7 @@ class Pair:
         """As a follower."""
 
         def ours() -> object:
-            done = self.log.append_as_follower(bytearray(batches))
+            done = self.log.append_as_follower(bytearray(batches), any_size=False)
             return (-1, -1) if done is None else (done.first_offset, done.last_offset)
 
         def theirs() -> object:

@@ -12,6 +12,7 @@ import pytest
 from leadline.api import TABLE
 from leadline.api.authorization import ShownRefusal
 from leadline.security.acls import CLUSTER_NAME, AclBinding, AclOperation, ResourceType
+from leadline.security.audit import AUDIT_LOGGER
 from leadline.wire import messages as m
 from leadline.wire.classes import Message
 from leadline.wire.encode_errors import NotInVersion
@@ -19,13 +20,15 @@ from leadline.wire.frames import parse_response
 from tests.conformance.authorized_brokers import Authorized, by_address, by_login
 from tests.conformance.both import Closed, Side
 from tests.conformance.kafka.tools import tool
-from tests.support.authorization_examples import ROWS, AuthorizationRow, codes_in
+from tests.support.authorization_examples import GROUP, ROWS, AuthorizationRow, codes_in
 from tests.support.authorized_broker import DENY, rule
 from tests.support.logs import batch
 
 pytestmark = pytest.mark.conformance
 
 LAST = ("OffsetDelete", "DeleteGroups", "DeleteTopics")  # they leave less for the others
+BROKER_ID, BROKER_LOGGER = 1, 8
+AUDITED = re.compile(r"(TRACE|DEBUG|INFO).*?(Principal = .*? with resourceRefCount = \d+)")
 BETWEEN_BROKERS = {4, 5, 6, 7, 56, 67}  # requests that a single node of ours refuses, as there is nobody to send them
 
 
@@ -413,3 +416,40 @@ def test_denials_are_audited_as_kafka_does(authorized: Authorized) -> None:
     )
     assert ours == theirs
     assert len(ours) > 90
+
+
+def set_audit_level(side: Side, level: str) -> None:
+    config = m.IncrementalAlterConfigsRequest.AlterableConfig(name=AUDIT_LOGGER, value=level)
+    resource = m.IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=BROKER_LOGGER, resource_name=str(BROKER_ID), configs=[config]
+    )
+    request = m.IncrementalAlterConfigsRequest(resources=[resource])
+    assert codes_in(side.ask(m.IncrementalAlterConfigsResponse, request, 1)) == {0}
+
+
+def test_at_trace_the_operations_that_a_client_asks_for_are_audited_as_kafka_does(authorized: Authorized) -> None:
+    authorized.put(
+        rule(AclOperation.DESCRIBE, ResourceType.CLUSTER),
+        rule(AclOperation.READ, ResourceType.TOPIC, "seen"),
+        rule(AclOperation.DELETE, ResourceType.GROUP, GROUP),
+    )
+    topic = m.MetadataRequest.MetadataRequestTopic(name="seen")
+    for side in authorized.both.sides:
+        set_audit_level(side, "TRACE")
+    before = [len(log.read_text()) for log in authorized.logs]
+    authorized.answers(
+        m.DescribeClusterResponse, m.DescribeClusterRequest(include_cluster_authorized_operations=True), 0
+    )
+    authorized.answers(
+        m.MetadataResponse, m.MetadataRequest(topics=[topic], include_topic_authorized_operations=True), 9
+    )
+    authorized.answers(
+        m.DescribeGroupsResponse, m.DescribeGroupsRequest(groups=[GROUP], include_authorized_operations=True), 5
+    )
+    after = [log.read_text()[start:] for log, start in zip(authorized.logs, before, strict=True)]
+    for side in authorized.both.sides:
+        set_audit_level(side, "INFO")
+    theirs, ours = ({match.groups() for match in AUDITED.finditer(text)} for text in after)
+    assert ours == theirs
+    assert {level for level, _ in ours} == {"DEBUG", "TRACE"}
+    assert sum(level == "TRACE" for level, _ in ours) == 8 + 7 + 3  # of a topic, of the cluster, of a group

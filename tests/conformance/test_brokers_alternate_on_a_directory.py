@@ -15,7 +15,6 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaException,
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from leadline.config.storage import StorageConfig
 from leadline.config.topic import LogConfig
 from leadline.log.log import Isolation, Log
 from leadline.log.log_dirs import LogDirs
@@ -30,6 +29,7 @@ from leadline.runtime.ports import OsFiles, SystemChance, SystemTime
 from tests.conformance.kafka.broker import Broker, broker, zookeeper
 from tests.conformance.kafka.oracle import Oracle
 from tests.support.logs import bytes_of, marker, whole_log
+from tests.support.settings import live_settings
 
 pytestmark = pytest.mark.conformance
 
@@ -162,7 +162,7 @@ def with_leadline(directory: Path, work: Callable[[LogDirs], Awaitable[T]]) -> T
     """Start on a log directory, do something, stop cleanly."""
 
     async def run() -> T:
-        settings = StorageConfig.parse({"log.dirs": str(directory)})
+        settings = live_settings({"log.dirs": str(directory)})
         dirs = LogDirs(settings, SystemTime(), SystemChance(), OsFiles(), topic_config)
         await dirs.open()
         try:

@@ -46,7 +46,7 @@ def test_a_topic_is_described_byte_for_byte_as_kafkas_tool_does(kafka: Broker) -
     described = topics_tool(kafka, "--describe", "--topic", "described")
     assert leadline(kafka, "topics", "describe", "described")[0] == described
     (topic,) = map(json.loads, lines(kafka, "topics", "describe", "described", "--json"))
-    assert topic["topicId"] in described
+    assert topic["topic_id"] in described
     assert topic["configs"]["cleanup.policy"] == "compact,delete"
     assert [partition["leader"] for partition in topic["partitions"]] == [1, 1, 1]
 
@@ -141,7 +141,7 @@ def test_what_is_produced_is_consumed_byte_for_byte_as_by_the_console_consumer(k
     ours, err = leadline(kafka, "consume", "talk", "--from-beginning", "--to-end", "--print", ALL_FIELDS)
     assert ours == theirs
     assert err.startswith("consumed 4 records (")
-    last = json.loads(lines(kafka, "consume", "talk", "--offset", "-1", "--to-end", "--format", "json")[0])
+    last = json.loads(lines(kafka, "consume", "talk", "--offset", "-1", "--to-end", "--output", "jsonl")[0])
     assert (last["offset"], last["timestamp"], last["key"], last["value"]) == (3, 1714564800000, None, "plain")
 
 
@@ -151,7 +151,7 @@ def test_a_whole_file_is_one_record(kafka: Broker, tmp_path: Path) -> None:
     leadline(kafka, "produce", "files", "--file", str(tmp_path / "a"), "--key", "a")
     leadline(kafka, "produce", "files", "--file", "-", stdin=b"\n\n")
     rows = [
-        json.loads(line) for line in lines(kafka, "consume", "files", "--offset", "0", "--max", "2", "--format=json")
+        json.loads(line) for line in lines(kafka, "consume", "files", "--offset", "0", "--max", "2", "--output=jsonl")
     ]
     assert [(row["key"], row["value"]) for row in rows] == [("a", "two\nlines"), (None, "\n\n")]
 
@@ -263,16 +263,16 @@ def test_a_log_directory_of_kafkas_is_dumped_without_a_complaint(kafka: Broker) 
     command = [*LEADLINE, "dump-log", "--deep", "--check", "--json", str(kafka.log_dir)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     types = {json.loads(line)["type"] for line in done.stdout.splitlines()}
-    assert types >= {"metaProperties", "offsetCheckpoint", "leaderEpoch", "partitionMetadata", "batch", "record"}
+    assert types >= {"meta_properties", "offset_checkpoint", "leader_epoch", "partition_metadata", "batch", "record"}
 
 
 @pytest.mark.parametrize(
     ("arguments", "latencies"),
     [
-        ("produce --records 5000 --size 50", {"latencyMs"}),
+        ("produce --records 5000 --size 50", {"latency_ms"}),
         ("consume --records 5000", set()),
-        ("latency --records 50", {"storedMs", "receivedMs"}),
-        ("produce --seconds 0.5 --rate 200 --acks 1 --compression lz4", {"latencyMs"}),
+        ("latency --records 50", {"stored_ms", "received_ms"}),
+        ("produce --seconds 0.5 --rate 200 --acks 1 --compression lz4", {"latency_ms"}),
     ],
 )
 def test_performance_is_measured(kafka: Broker, arguments: str, latencies: set[str]) -> None:
@@ -281,7 +281,7 @@ def test_performance_is_measured(kafka: Broker, arguments: str, latencies: set[s
     measured = json.loads(leadline(kafka, "perf", kind, "fast", *rest, "--json")[0])
     expected = int(rest[1]) if rest[0] == "--records" else 100
     assert measured["records"] == pytest.approx(expected, rel=0.2)
-    assert measured["recordsPerSecond"] == pytest.approx(measured["records"] / measured["seconds"], rel=0.05)
+    assert measured["records_per_second"] == pytest.approx(measured["records"] / measured["seconds"], rel=0.05)
     assert latencies <= measured.keys()
     for name in latencies:
         assert 0 < measured[name]["p50"] <= measured[name]["p95"] <= measured[name]["p99"] <= measured[name]["p99.9"]

@@ -96,18 +96,18 @@ def test_an_active_group_is_described_as_kafkas_tool_does(cluster: Side) -> None
             leadline(cluster, "groups", *arguments.split(), code=1)[1]
             for arguments in ("delete described", "reset-offsets described --all-topics --to-latest --execute")
         ]
-    ids = {member["memberId"]: member for member in described["members"]}
+    ids = {member["member_id"]: member for member in described["members"]}
     rows = [
         [
             "described",
-            *(str(row[name]) for name in ("topic", "partition", "committed", "logEnd", "lag", "owner")),
+            *(str(row[name]) for name in ("topic", "partition", "committed", "log_end", "lag", "owner")),
             ids[row["owner"]]["host"],
-            ids[row["owner"]]["clientId"],
+            ids[row["owner"]]["client_id"],
         ]
         for row in described["partitions"]
     ]
     assert rows == sorted(theirs)
-    assert (described["state"], described["totalLag"]) == ("Stable", 6)
+    assert (described["state"], described["total_lag"]) == ("Stable", 6)
     assert [row for row in ours if row[0] == "described"] == [row[:2] for row in listed if row[0] == "described"]
     assert {row[0] for row in ours} == {row[0] for row in listed}
     assert "desk-anna" in text

@@ -152,7 +152,7 @@ def test_kafkas_tool_sees_our_denials_and_we_its(cluster: SecuredCluster, run: R
         *("CreateTokens", "--user-principal", "User:x"),
     )
     (acl,) = listed(admin, "--user-principal", "User:x")
-    assert (acl["resourceType"], acl["operation"]) == ("USER", "CREATE_TOKENS")
+    assert (acl["resource_type"], acl["operation"]) == ("USER", "CREATE_TOKENS")
     admin("acls", "remove", "--user-principal", "User:x")
 
 
@@ -222,27 +222,27 @@ def test_tokens_are_created_used_renewed_and_ended(cluster: SecuredCluster, run:
     shown = alice("tokens", "create", "--renewer", "User:bob", "--lifetime", "2d", *written)
     (token,) = (json.loads(line) for line in alice("tokens", "list", "--json").splitlines())
     assert (token["owner"], token["renewers"]) == ("User:alice", ["User:bob"])
-    assert f"Created token {token['tokenId']} of User:alice." in shown
+    assert f"Created token {token['token_id']} of User:alice." in shown
     assert "hmac" not in token
-    assert token["maxTimestamp"] - token["issueTimestamp"] == 2 * 86_400_000
+    assert token["max_timestamp"] - token["issue_timestamp"] == 2 * 86_400_000
     by_token = ["--bootstrap-server", cluster.users, "--command-config", str(out)]
     sees = run("acls", "why", *("--principal", "User:x", "--operation", "read", "--topic", "t"), *by_token, code=1)
     assert "you may not see the ACLs" in sees  # it is in, as alice
     assert "only given" in run("tokens", "create", *by_token, code=1)
     assert "librdkafka cannot log in with a delegation token" in run("topics", "list", *by_token, code=1)
     bob = partial(_as, run, cluster.login("bob"))
-    bob("tokens", "renew", token["tokenId"], "--period", "1h")
+    bob("tokens", "renew", token["token_id"], "--period", "1h")
     (renewed,) = (json.loads(line) for line in bob("tokens", "list", "--json", "--owner", "User:alice").splitlines())
-    assert renewed["expiryTimestamp"] < token["expiryTimestamp"]
+    assert renewed["expiry_timestamp"] < token["expiry_timestamp"]
     described = tool(
         *("delegation-tokens", "--bootstrap-server", cluster.users, "--describe"),
         *("--owner-principal", "User:alice", "--command-config", cluster.login("alice")[-1]),
     )
-    assert token["tokenId"] in described
-    assert "Would end" in alice("tokens", "expire", token["tokenId"], "--dry-run")
-    alice("tokens", "expire", token["tokenId"], "--yes")
+    assert token["token_id"] in described
+    assert "Would end" in alice("tokens", "expire", token["token_id"], "--dry-run")
+    alice("tokens", "expire", token["token_id"], "--yes")
     assert alice("tokens", "list") == "No tokens.\n"
-    assert "there is no token" in alice("tokens", "renew", token["tokenId"], code=1)
+    assert "there is no token" in alice("tokens", "renew", token["token_id"], code=1)
 
 
 def _as(run: Run, login: list[str], *arguments: str, code: int = 0) -> str:

@@ -105,10 +105,10 @@ def test_transactions_are_listed_and_described_as_kafkas_tool_does(cluster: Side
         assert [str(described[name]) for name in DESCRIBED] == columns[:7]
         assert described["partitions"] == [{"topic": deals, "partition": 0}, {"topic": deals, "partition": 1}]
 
-        ongoing = objects(cluster, "list", "--state", "Ongoing", "--producer-id", str(described["producerId"]))
-        assert [row["transactionalId"] for row in ongoing] == ["listed-1"]
+        ongoing = objects(cluster, "list", "--state", "Ongoing", "--producer-id", str(described["producer_id"]))
+        assert [row["transactional_id"] for row in ongoing] == ["listed-1"]
         old = objects(cluster, "list", "--longer-than", "1h")
-        assert "listed-1" not in [row["transactionalId"] for row in old]
+        assert "listed-1" not in [row["transactional_id"] for row in old]
         producer.commit_transaction(READY_S)
         producer.begin_transaction()
     until(lambda: objects(cluster, "describe", "listed-1")[0]["state"] == "CompleteCommit")
@@ -117,8 +117,8 @@ def test_transactions_are_listed_and_described_as_kafkas_tool_does(cluster: Side
     )
 
 
-LISTED = ("transactionalId", "coordinator", "producerId", "state")
-DESCRIBED = ("coordinator", "transactionalId", "producerId", "producerEpoch", "state", "timeoutMs", "startedMs")
+LISTED = ("transactional_id", "coordinator", "producer_id", "state")
+DESCRIBED = ("coordinator", "transactional_id", "producer_id", "producer_epoch", "state", "timeout_ms", "started_ms")
 
 
 def test_what_holds_the_last_stable_offset_is_named(cluster: Side) -> None:
@@ -128,11 +128,11 @@ def test_what_holds_the_last_stable_offset_is_named(cluster: Side) -> None:
         leadline(cluster, "produce", deals, "--partition", "0", stdin=b"c\nd\n")
         first, second = objects(cluster, "blocking", deals)
         shown = lines(cluster, "transactions", "blocking", f"{deals}:0")
-    assert (first["lastStableOffset"], first["highWatermark"], first["waiting"]) == (2, 6, 4)
+    assert (first["last_stable_offset"], first["high_watermark"], first["waiting"]) == (2, 6, 4)
     assert (second["waiting"], second["transactions"]) == (0, [])
     held, behind = first["transactions"]
-    assert (held["transactionalId"], held["startOffset"], held["hangs"]) == ("blocker", 2, False)
-    assert (behind["transactionalId"], behind["startOffset"]) == ("second", 3)
+    assert (held["transactional_id"], held["start_offset"], held["hangs"]) == ("blocker", 2, False)
+    assert (behind["transactional_id"], behind["start_offset"]) == ("second", 3)
     assert shown[0] == f"{deals}-0: 4 records wait"
     assert "  transactional id    blocker, Ongoing" in shown
     assert "  how it ends         by its producer, or by broker 1 after its time-out of 10 min" in shown
@@ -146,7 +146,7 @@ def test_a_hanging_transaction_is_found_as_by_kafkas_tool_and_aborted(cluster: S
     (hanging,) = objects(cluster, "find-hanging", "--topic", deals)
     ours = [str(hanging[name]) for name in HANGING]
     assert [ours] == [row[:7] for row in kafkas(cluster, "find-hanging", "--topic", deals)]
-    assert (hanging["producerId"], hanging["startOffset"]) == (producer, start)
+    assert (hanging["producer_id"], hanging["start_offset"]) == (producer, start)
 
     call = ("transactions", "abort", f"{deals}:1", "--start-offset", str(start))
     assert lines(cluster, *call)[-1] == "Nothing has been changed; add --execute to do it."
@@ -160,14 +160,21 @@ def test_a_hanging_transaction_is_found_as_by_kafkas_tool_and_aborted(cluster: S
     assert lines(cluster, "transactions", "find-hanging", "--topic", deals) == ["No hanging transaction."]
 
 
-HANGING = ("topic", "partition", "producerId", "producerEpoch", "coordinatorEpoch", "startOffset", "lastTimestamp")
+HANGING = ("topic", "partition", "producer_id", "producer_epoch", "coordinator_epoch", "start_offset", "last_timestamp")
 
 
 def test_one_that_its_coordinator_will_end_is_not_torn_apart(cluster: Side) -> None:
     deals = topic(cluster, "torn-deals")
     with transaction(cluster, "torn", deals, 0):
         (blocked,) = objects(cluster, "blocking", f"{deals}:0")
-        call = ("transactions", "abort", f"{deals}:0", "--start-offset", str(blocked["lastStableOffset"]), "--execute")
+        call = (
+            "transactions",
+            "abort",
+            f"{deals}:0",
+            "--start-offset",
+            str(blocked["last_stable_offset"]),
+            "--execute",
+        )
         out, err = leadline(cluster, *call, code=1)
         assert "It does not hang: torn is Ongoing" in out
         assert "would split the transaction" in err

@@ -18,6 +18,7 @@ import pytest
 from confluent_kafka import Producer, TopicCollection
 
 from leadline.broker.broker import Broker as OurBroker
+from leadline.broker.ports import Ports
 from leadline.config.broker import broker_settings
 from leadline.coordination import znodes
 from leadline.model import TopicPartition
@@ -36,6 +37,7 @@ CONFIG = {"retention.ms": "86400000", "cleanup.policy": "compact,delete"}
 
 # What can be compared: the ids of topics are drawn, and times pass.
 COMPARED = re.compile("/brokers/topics/.*|/config/topics.*|/config/changes/.*|/admin/.*|/controller_epoch|/feature")
+MOVING = re.compile(rb'"(?:adding|removing)_replicas":\{[^}]')  # the states of partitions are written before it ends
 TOPIC_ID = re.compile(rb'"topic_id":"[^"]*"')
 
 LED_BY_THE_FIRST = {
@@ -59,7 +61,7 @@ def our_controller(path: Path, zk: ZooKeeper) -> Iterator[str]:
     ready, over = threading.Event(), threading.Event()
 
     async def main() -> None:
-        ours = OurBroker(settings)
+        ours = OurBroker(settings, Ports())
         try:
             await ours.start()
             started.append(f"127.0.0.1:{ours.addresses['PLAINTEXT'].port}")
@@ -87,7 +89,7 @@ def until(zk: ZooKeeper, states: Mapping[TopicPartition, tuple[int, set[int]]]) 
         now = {tp: nodes.get(znodes.state_path(tp)) for tp in states}
         decoded = {tp: znodes.decode_state(tp, data) for tp, data in now.items() if data}
         is_so = {tp: (state.leader, set(state.isr)) for tp, state in decoded.items()} == dict(states)
-        if is_so and not any(path.endswith("/gone") for path in nodes):
+        if is_so and not any(path.endswith("/gone") or MOVING.search(data) for path, data in nodes.items()):
             return {path: TOPIC_ID.sub(b"", data) for path, data in nodes.items() if COMPARED.fullmatch(path)}
         time.sleep(0.1)
     raise AssertionError(f"it never came to {states}; in the end there was {nodes}")

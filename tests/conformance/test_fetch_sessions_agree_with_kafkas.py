@@ -7,7 +7,7 @@ import pytest
 
 from leadline.errors import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
 from leadline.model import TopicPartition
-from leadline.replication.fetch_session import FetchSession, FetchSessionRequest, Forgotten
+from leadline.replication.fetch_session import FetchSession, FetchSessionRequest, ForgottenPartition
 from leadline.wire.fetch_position import NO_TOPIC_ID, FetchPosition
 from tests.conformance.kafka.oracle import Oracle
 from tests.support.fetch_sessions import next_request
@@ -34,7 +34,7 @@ def as_number(topic_id: bytes) -> int:
     return int.from_bytes(topic_id)
 
 
-def described(forgotten: list[Forgotten]) -> list[list[object]]:
+def described(forgotten: list[ForgottenPartition]) -> list[list[object]]:
     return [[one.tp.topic, as_number(one.topic_id), one.tp.partition] for one in forgotten]
 
 

@@ -9,13 +9,12 @@ from uuid import UUID
 import pytest
 
 from leadline.cluster.broker_client import TcpBrokerClient
-from leadline.config.broker import broker_settings
-from leadline.config.storage import StorageConfig
 from leadline.config.topic import LogConfig
 from leadline.log.log_dirs import LogDirs
 from leadline.model import TopicPartition
 from leadline.replication.partition import LeaderAndIsr
 from leadline.replication.replicas import Replicas
+from leadline.runtime.network import TcpNetwork
 from leadline.runtime.ports import SystemChance, SystemTime
 from leadline.wire.messages import (
     CreateTopicsRequest,
@@ -29,6 +28,7 @@ from tests.conformance.both import CREATABLE, Side, _leads, produced
 from tests.conformance.kafka.broker import broker, zookeeper
 from tests.support.crash_disk import Unsynced
 from tests.support.logs import batch, whole_log
+from tests.support.settings import live_settings
 from tests.support.waiting import eventually, until
 
 pytestmark = pytest.mark.conformance
@@ -88,11 +88,12 @@ def test_our_copy_is_kafkas_log(kafka: Side, tmp_path: Path) -> None:
 
     async def main() -> None:
         config = LogConfig.parse({"segment.bytes": str(SEGMENT_BYTES)})
-        storage = StorageConfig.parse({"log.dirs": str(tmp_path / "ours")})
-        dirs = LogDirs(storage, SystemTime(), SystemChance(), Unsynced(), lambda _: config)
+        settings = live_settings({"log.dirs": str(tmp_path / "ours"), "replica.fetch.backoff.ms": "50"})
+        dirs = LogDirs(settings, SystemTime(), SystemChance(), Unsynced(), lambda _: config)
         await dirs.open()
-        settings = broker_settings({"log.dirs": str(tmp_path / "ours"), "replica.fetch.backoff.ms": "50"}).broker
-        replicas = Replicas(dirs, US, settings, lambda _: TcpBrokerClient(kafka.host, kafka.port, "broker-2"))
+        replicas = Replicas(
+            dirs, US, settings, lambda _: TcpBrokerClient(kafka.host, kafka.port, "broker-2", TcpNetwork())
+        )
 
         def holds(*counts: int) -> bool:
             return [dirs.logs[tp].high_watermark for tp in tps] == list(counts)

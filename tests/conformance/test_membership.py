@@ -1,7 +1,6 @@
 """Joining the cluster of a real Kafka: it has an id already, it keeps its own brokers, and it knows ours."""
 
 import asyncio
-import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from leadline.coordination.registration import RegisteredEndpoint, Registration
 from leadline.coordination.tree import NodeExists
 from leadline.coordination.zookeeper.client import ZooKeeperTree
 from tests.conformance.kafka.broker import Broker, ZooKeeper, _brokers_known_to, broker, zookeeper
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.conformance
 
@@ -19,10 +19,10 @@ OURS = Registration((RegisteredEndpoint("PLAINTEXT", "127.0.0.1", 1, "PLAINTEXT"
 
 
 async def known_to(kafka: Broker, brokers: set[int]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while (registered := await asyncio.to_thread(_brokers_known_to, kafka.port)) != brokers:
-        assert time.monotonic() < deadline, registered
-        await asyncio.sleep(0.1)
+    async def are_known() -> bool:
+        return await asyncio.to_thread(_brokers_known_to, kafka.port) == brokers
+
+    await eventually(are_known)
 
 
 async def join(server: ZooKeeper, kafka: Broker) -> None:

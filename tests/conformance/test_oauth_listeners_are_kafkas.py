@@ -1,7 +1,7 @@
 """Listeners with OAUTHBEARER: the same settings, tokens and clients for a real Kafka and for Leadline.
 
 SIGNED takes tokens that are signed with a key of an https server on the loopback. UNSECURED takes those of Kafka's
-handler for development, which is named here: see docs/decisions/0045-unsecured-tokens-must-be-asked-for.md.
+handler for development, which is named here: see docs/decisions/0045-unsecured-tokens-are-opt-in.md.
 """
 
 import time
@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from leadline.config.security import SIGNED_HANDLER, UNSECURED_HANDLER
+from leadline.config.security import LOGIN_HANDLERS, SIGNED_HANDLER, UNSECURED_HANDLER
+from leadline.spark.client.cluster import ClusterClient
+from leadline.spark.client.connection import BlockingConnection, BrokerAddress
 from leadline.wire import messages as m
 from leadline.wire.frames import parse_response
 from tests.conformance.both import Closed, Connection
@@ -207,6 +209,30 @@ def test_librdkafka_logs_in_with_a_signed_token(listeners: Listeners) -> None:
         client = AdminClient(config)
         client.poll(0)  # it calls back
         assert client.list_topics(timeout=60).brokers
+
+
+def test_our_client_logs_in_with_a_signed_token_and_again_before_its_session_ends(
+    listeners: Listeners, tmp_path: Path
+) -> None:
+    for port in listeners.signed:
+        of_token, file = claims(exp=3), tmp_path / str(port)
+        file.write_text(signed(of_token))
+        properties = {
+            "bootstrap.servers": f"127.0.0.1:{port}",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.login.callback.handler.class": LOGIN_HANDLERS[0],
+            "sasl.oauthbearer.token.endpoint.url": file.as_uri(),
+        }
+        with ClusterClient(properties) as client:
+            connection = client._connection(BrokerAddress("127.0.0.1", port))
+            file.write_text(signed(claims()))
+
+            def is_answered_after(at_s: float, connection: BlockingConnection = connection) -> bool:
+                assert connection.ask(m.MetadataRequest(topics=[]), m.MetadataResponse).controller_id >= 0
+                return time.time() > at_s
+
+            until(lambda at=of_token["exp"]: is_answered_after(at + 0.1))  # type: ignore[misc]
 
 
 def test_kafkas_tools_log_in_with_an_unsecured_token(listeners: Listeners, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Leadline as one of the brokers of an Apache Kafka cluster: it follows, leads, coordinates and is the controller."""
 
+import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from kazoo.client import KazooClient
@@ -20,6 +21,8 @@ from tests.conformance.both import Connection
 from tests.conformance.kafka.broker import Broker, broker, zookeeper
 from tests.conformance.kafka.elections import elect
 from tests.support.broker import RunningBroker, leadline
+from tests.support.commands import leadline as command
+from tests.support.commands import started
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.conformance
@@ -36,6 +39,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": 0,
     "zookeeper.session.timeout.ms": 6000,
 }
+REPORTER = {"--set": "=org.apache.kafka.common.metrics.JmxReporter", "--delete": ""}
 
 
 @dataclass
@@ -240,3 +244,82 @@ def test_what_was_acknowledged_survives_its_death(cluster: Mixed, elected: str) 
     assert len(values) == len(set(values)) == len(sent.values) == 3000
     assert set(values) == sent.values
     cluster.same_bytes(topic)
+
+
+def lead(cluster: Mixed, path: Path, broker: int, *topics: str) -> None:
+    """Let one broker lead all partitions of these topics, by `leadline reassign` and `leadline leader-election`."""
+    replicas = [broker, *(id for id in range(3) if id != broker)]
+    partitions = cluster.admin.list_topics(timeout=60).topics
+    entries = [
+        {"topic": topic, "partition": n, "replicas": replicas} for topic in topics for n in partitions[topic].partitions
+    ]
+    plan = path / f"{broker}.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": entries}))
+    command(cluster, "reassign", "execute", str(plan), "--timeout", "180")
+    command(cluster, "leader-election", "preferred", *topics, "--timeout", "180")
+    for topic in topics:
+        until(lambda: cluster.leaders(topic) == {broker}, f"broker {broker} to lead {topic}")  # noqa: B023
+
+
+def test_transactions_survive_coordinators_that_move_to_the_other_kind_and_back(cluster: Mixed, tmp_path: Path) -> None:
+    """All that an open transaction touches changes hands: its records, its state, the offsets of its group."""
+    elect(cluster.tree, lambda id: id == OURS)
+    cluster.create("moving", 1)
+    sent = Sent(cluster, "moving", transactional_id="moving")
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "moving", "log_level": 0})
+    producer = sent.producer
+    with closing(consumer):
+        producer.init_transactions(PATIENCE_S)
+        consumer.committed([TopicPartition("moving", 0)], PATIENCE_S)  # from now on there is a topic of offsets
+        topics = ("moving", "__consumer_offsets", "__transaction_state")
+        for broker, end in ((OURS, producer.commit_transaction), (0, producer.abort_transaction), (OURS, None)):
+            producer.begin_transaction()
+            sent.send(f"before {broker} {end is None}", 5)
+            sent.flush()
+            producer.send_offsets_to_transaction(
+                [TopicPartition("moving", 0, 10 + broker)], consumer.consumer_group_metadata(), PATIENCE_S
+            )
+            lead(cluster, tmp_path, broker, *topics)
+            sent.send(f"after {broker} {end is None}", 5)
+            sent.flush()
+            (end or producer.commit_transaction)(PATIENCE_S)
+        expected = {
+            f"{when} {OURS} {last} {n}" for when in ("before", "after") for last in (False, True) for n in range(5)
+        }
+        assert {value.decode() for value in read(cluster, "moving", "moving readers", 20)} == expected
+
+        def is_committed() -> bool:
+            try:
+                (partition,) = consumer.committed([TopicPartition("moving", 0)], PATIENCE_S)
+            except KafkaException as error:  # the client learns from it that the coordinator has moved
+                if error.args[0].code() != KafkaError.NOT_COORDINATOR:
+                    raise
+                return False
+            return bool(partition.offset == 10 + OURS)
+
+        until(is_committed, "the group's offset to be committed")
+    for topic in topics:
+        cluster.same_bytes(topic)
+
+
+def test_migrate_check_finds_what_stands_in_the_way_in_a_running_cluster(cluster: Mixed) -> None:
+    def blocking() -> list[dict[str, Any]]:
+        process = started(cluster, "migrate", "check", "--output", "json", "--timeout", str(PATIENCE_S))
+        answer = json.loads(process.communicate(timeout=PATIENCE_S)[0])
+        findings = [finding for finding in answer["findings"] if finding["severity"] == "blocks"]
+        assert (process.returncode, answer["ready"]) == (int(bool(findings)), not findings)
+        assert sorted(answer["order"]) == [0, 1, 2]
+        return findings
+
+    def set_reporter(change: str) -> None:
+        command(cluster, "configs", "alter", "--broker", "0", change, "metric.reporters" + REPORTER[change])
+
+    until(lambda: blocking() == [], "the cluster to be ready: replicas may still catch up")
+    set_reporter("--set")
+    try:
+        until(lambda: "JmxReporter" in command(cluster, "configs", "describe", "--broker", "0")[0], "the reporter")
+        (finding,) = blocking()
+    finally:
+        set_reporter("--delete")
+    assert (finding["area"], finding["where"]) == ("plugin", ["broker 0"])
+    assert finding["what"] == f"metric.reporters{REPORTER['--set']}"

@@ -145,7 +145,7 @@ def test_through_any_listener_batches_are_written_once_and_read(kafka: Kafka, wa
         ("PLAIN", {"sasl.mechanism": "OAUTHBEARER"}, "PlainLoginModule is not for OAUTHBEARER"),
         ("PLAIN", {"sasl.jaas.config": ""}, "Login module not specified"),
         ("SSL", {"ssl.truststore.location": "/nowhere.pem"}, "/nowhere.pem, No such file"),
-        ("SSL", {"ssl.truststore.type": "JKS"}, "it is no JKS store"),
+        ("SSL", {"ssl.truststore.type": "JKS"}, "it is not a JKS store"),
     ],
 )
 def test_a_refused_login_is_reported_with_its_reason(

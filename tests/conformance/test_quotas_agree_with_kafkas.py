@@ -12,6 +12,7 @@ import pytest
 
 from leadline.coordination.zookeeper.client import ZooKeeperTree
 from leadline.errors import ThrottlingQuotaExceeded
+from leadline.runtime.network import TcpNetwork
 from leadline.runtime.ports import SystemTime
 from leadline.security.client_quotas import DEFAULT, ClientQuotas, QuotaEntity, QuotaKind
 from leadline.security.connection_rates import ConnectionRates
@@ -129,7 +130,9 @@ def set_quota(connect: str) -> None:
         tree = await ZooKeeperTree.open(
             connect, session_timeout_ms=20_000, connection_timeout_ms=60_000, max_in_flight=10
         )
-        store = QuotaStore(tree, ClientQuotas(), ConnectionRates(["PLAINTEXT"], "PLAINTEXT"), SystemTime())
+        store = QuotaStore(
+            tree, ClientQuotas(), ConnectionRates(["PLAINTEXT"], "PLAINTEXT"), SystemTime(), TcpNetwork()
+        )
         for entity, change in (
             (QuotaEntity(None, DEFAULT), QuotaAlteration("producer_byte_rate", 999)),
             (QuotaEntity(None, "mutator"), QuotaAlteration("controller_mutation_rate", 1)),

@@ -1,6 +1,5 @@
 """DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, answered as Kafka does; and what a change brings about."""
 
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -132,10 +131,7 @@ def settled(both: Both, *resource: tuple[int, str]) -> None:
             return False
         return True
 
-    deadline = time.monotonic() + SETTLED_S
-    while not is_same() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    describe(both, 4, *((kind, name, None) for kind, name in resource))
+    until(is_same, seconds=SETTLED_S)
 
 
 TOPIC_CHANGES: list[list[Op]] = [
@@ -383,3 +379,37 @@ def test_a_changed_policy_holds_for_running_logs(both: Both) -> None:
     each_until(both, lambda side: left(side) > 1)
     incrementally(both, 1, (TOPIC, name), ("cleanup.policy", DELETE, None))
     each_until(both, lambda side: sends(side, name, bytes(batch(key=None))) == 0)
+
+
+LOGGER_CHANGES: list[list[Op]] = [
+    [("root", SET, "WARN")],
+    [("root", SET, "FATAL")],
+    [("root", SET, "debug")],
+    [("root", SET, "OFF")],
+    [("root", SET, "")],
+    [("root", SET, None)],
+    [("root", DELETE, None)],
+    [("root", APPEND, "INFO")],
+    [("root", SUBTRACT, "INFO")],
+    [("root", SET, "INFO"), ("root", SET, "WARN")],
+    [("root", SET, "ERROR"), ("no.such", SET, "INFO")],
+    [("no.such", SET, "INFO")],
+    [("no.such", DELETE, None)],
+    [],
+    [("root", SET, "INFO")],
+]
+
+
+@pytest.mark.parametrize("version", IncrementalAlterConfigsRequest.VERSIONS)
+def test_log_levels_are_described_and_changed_as_kafka_does(both: Both, version: int) -> None:
+    incrementally(both, version, (LOGGER, "1"), ("root", SET, "INFO"))
+    for changes in LOGGER_CHANGES:
+        for only_check in (True, False):
+            incrementally(both, version, (LOGGER, "1"), *changes, only_check=only_check)
+            for describing in DescribeConfigsRequest.VERSIONS:
+                describe(both, describing, (LOGGER, "1", ["root"]), (LOGGER, "1", ["no.such"]))
+    for name in ("", "x", "2"):
+        describe(both, 4, (LOGGER, name, None))
+    for name in ("", "x"):
+        incrementally(both, version, (LOGGER, name), ("root", SET, "INFO"))
+    assert alter(both, 2, (LOGGER, "1"), ("root", SET, "INFO")) == [42]

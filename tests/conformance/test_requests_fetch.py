@@ -1,6 +1,5 @@
 """Fetch, answered as Kafka does: offsets, limits, waiting, epochs, topic ids and incremental sessions."""
 
-import threading
 import time
 from collections.abc import Callable
 from uuid import UUID
@@ -177,24 +176,20 @@ def test_what_is_not_enough_is_waited_for(both: Both, version: int) -> None:
 def test_a_waiting_fetch_is_woken_by_new_records(both: Both, version: int) -> None:
     topic = both.create(f"woken-{version}", 2)
 
-    def wake() -> None:
-        time.sleep(0.2)
-        for side in both.sides:
-            produce(side, topic, bytes(batch(2)))
-
     connections = both.map(Side.connect)
     request = fetching(version, {topic: [part(0, 0), part(1, 0)]}, wait_ms=10_000)
     for side, connection in zip(both.sides, connections, strict=True):
         connection.send(request(side), version)
-    waker = threading.Thread(target=wake)
-    waker.start()
+    # Both wait once a later fetch has given up.
+    both.ask_and_compare(FetchResponse, fetching(version, {topic: [part(0, 0)]}, wait_ms=200), version)
+    for side in both.sides:
+        produce(side, topic, bytes(batch(2)))
     answers = []
     for connection in connections:
         frame = connection.receive()
         assert frame is not None
         answers.append(parse_response(FetchResponse, frame, version)[1])
         connection.close()
-    waker.join()
     both.compare(answers, version)
 
 

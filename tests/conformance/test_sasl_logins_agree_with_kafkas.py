@@ -1,7 +1,7 @@
-"""The login of a connection: the same frames to a real Kafka with a SASL listener and to our state machine.
+"""The login of a connection: the same frames to a real Kafka, to our state machine and to the socket of our broker.
 
-A dialogue is a generator: it yields what the client sends and is handed the answer. All dialogues run against Kafka at
-once, as many of them wait for its failure delay, and against the core in a moment, on a clock of its own.
+A dialogue is a generator: it yields what the client sends and is handed the answer. All dialogues run against a broker
+at once, as many of them wait for its failure delay, and against the core in a moment, on a clock of its own.
 """
 
 import base64
@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from struct import Struct
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -50,6 +50,7 @@ from leadline.wire.messages import (
     SaslHandshakeResponse,
 )
 from tests.conformance.kafka.broker import _free_port, broker, zookeeper
+from tests.support.broker import leadline
 from tests.support.web_tokens import first_message, jwk, key_set, signed, signed_with_public_key, unsigned
 
 pytestmark = pytest.mark.conformance
@@ -81,10 +82,16 @@ class Line:
     delayed: bool
 
 
+class Transcript(NamedTuple):
+    kafka: list[Line]
+    core: list[Line]  # of our state machine
+    leadline: list[Line]  # of a broker of ours, through its socket
+
+
 # The two ends
 
 
-class KafkaEnd:
+class SocketEnd:
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S)
         self.reader = self.socket.makefile("rb")
@@ -150,7 +157,7 @@ class CoreEnd:
     def exchange(self, frame: bytes) -> tuple[bytes | None, bool]:
         (size,) = SIZE.unpack_from(frame)
         if not 0 <= size <= MAX_RECEIVE_BYTES:
-            step = self.login.refuse_size()
+            step = self.login.refuse_size(f"a request of {size} bytes")
         elif self.login.state is LoginState.COMPLETE and (admission := self._admission(frame)) is not None:
             return admission, False
         else:
@@ -201,7 +208,7 @@ def joined(pieces: Iterable[object]) -> bytes:
     return b"".join(bytes(piece) for piece in pieces if isinstance(piece, bytes | bytearray | memoryview))
 
 
-def play(dialogue: Dialogue, end: KafkaEnd | CoreEnd, expect_closed: bool | None) -> list[Line]:
+def play(dialogue: Dialogue, end: SocketEnd | CoreEnd, expect_closed: bool | None) -> list[Line]:
     lines: list[Line] = []
     script = dialogue()
     answer: Answer = None
@@ -219,7 +226,7 @@ def play(dialogue: Dialogue, end: KafkaEnd | CoreEnd, expect_closed: bool | None
         end.close()
 
 
-def _exchange(sent: Sent, end: KafkaEnd | CoreEnd) -> tuple[Answer, Line]:
+def _exchange(sent: Sent, end: SocketEnd | CoreEnd) -> tuple[Answer, Line]:
     if isinstance(sent, float):
         end.wait(sent)
         return None, Line(f"{sent} s pass", "", False)
@@ -542,8 +549,8 @@ BETTER |= {
 
 
 @pytest.fixture(scope="module")
-def transcripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[list[Line], list[Line]]]]:
-    """Kafka's lines and ours, of each dialogue."""
+def transcripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Transcript]]:
+    """Of each dialogue."""
     home, port = tmp_path_factory.mktemp("sasl"), _free_port()
     listener = "listener.name.sasl_plaintext"
     settings: dict[str, object] = {
@@ -566,18 +573,28 @@ def transcripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
         settings[name] = f"{LOGIN}.scram.ScramLoginModule required;"
     for mechanism, limit in MAX_REAUTH_MS.items():
         settings[f"{listener}.{mechanism.lower()}.connections.max.reauth.ms"] = limit
-    with zookeeper(home / "zk") as zk, broker(home / "broker", zk, **settings) as running:
+    own = settings | {"listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0"}
+    with (
+        zookeeper(home / "zk") as zk,
+        broker(home / "broker", zk, **settings) as kafka,
+        leadline(home / "leadline", **own) as running,
+    ):
+        create_users(kafka.bootstrap)
         create_users(running.bootstrap)
         everything = DIALOGUES | BETTER
-        ours = {name: play(script, CoreEnd(), None) for name, script in everything.items()}
+        core = {name: play(script, CoreEnd(), None) for name, script in everything.items()}
+        (own_port,) = re.findall(r" SASL_PLAINTEXT on 127\.0\.0\.1:(\d+)", running.output())
+        theirs, ours = (_all_lines(everything, core, it) for it in (port, int(own_port)))
+        yield {name: Transcript(theirs[name], core[name], ours[name]) for name in everything}
 
-        def theirs(name: str) -> list[Line]:
-            return play(everything[name], KafkaEnd(port), ours[name][-1].answer == "closed")
 
-        in_time = theirs(WITHIN_A_SECOND)  # by itself, before the others keep the machine busy
-        with ThreadPoolExecutor(len(everything)) as pool:
-            lines = dict(zip(everything, pool.map(theirs, everything), strict=True)) | {WITHIN_A_SECOND: in_time}
-        yield {name: (lines[name], ours[name]) for name in everything}
+def _all_lines(everything: dict[str, Dialogue], core: dict[str, list[Line]], port: int) -> dict[str, list[Line]]:
+    def lines_of(name: str) -> list[Line]:
+        return play(everything[name], SocketEnd(port), core[name][-1].answer == "closed")
+
+    in_time = lines_of(WITHIN_A_SECOND)  # by itself, before the others keep the machine busy
+    with ThreadPoolExecutor(len(everything)) as pool:
+        return dict(zip(everything, pool.map(lines_of, everything), strict=True)) | {WITHIN_A_SECOND: in_time}
 
 
 def create_users(bootstrap: str) -> None:
@@ -591,27 +608,37 @@ def create_users(bootstrap: str) -> None:
 
 
 @pytest.mark.parametrize("name", DIALOGUES)
-def test_a_login_goes_as_it_goes_with_kafka(name: str, transcripts: dict[str, tuple[list[Line], list[Line]]]) -> None:
-    theirs, ours = transcripts[name]
+def test_a_login_goes_as_it_goes_with_kafka(name: str, transcripts: dict[str, Transcript]) -> None:
+    theirs, ours, _ = transcripts[name]
     assert ours == theirs
 
 
+@pytest.mark.parametrize("name", DIALOGUES | BETTER)
+def test_the_socket_of_a_broker_says_what_its_state_machine_says(name: str, transcripts: dict[str, Transcript]) -> None:
+    _, core, leadline_lines = transcripts[name]
+    assert without_decoys(leadline_lines) == without_decoys(core)
+
+
+def without_decoys(lines: list[Line]) -> list[Line]:
+    """The salt of an unknown user comes from a secret of the broker."""
+    decoy = re.compile(f"s=(?!{re.escape(base64.b64encode(SALT).decode())})[^,]+,i=")
+    return [Line(line.sent, decoy.sub("s=<decoy>,i=", line.answer), line.delayed) for line in lines]
+
+
 def test_cve_2024_56128_the_nonce_that_kafka_takes_is_refused(
-    transcripts: dict[str, tuple[list[Line], list[Line]]],
+    transcripts: dict[str, Transcript],
 ) -> None:
-    theirs, ours = transcripts["another nonce in client final"]
+    theirs, ours, _ = transcripts["another nonce in client final"]
     assert theirs[-1].answer == "open"
     assert "error_code=58" in ours[-2].answer
     assert ours[-1].answer == "closed"
 
 
 @pytest.mark.parametrize("name", ["an unknown user", "an unknown token"])
-def test_a_probe_for_names_learns_what_kafka_gives_away(
-    name: str, transcripts: dict[str, tuple[list[Line], list[Line]]]
-) -> None:
+def test_a_probe_for_names_learns_what_kafka_gives_away(name: str, transcripts: dict[str, Transcript]) -> None:
     """Kafka refuses an unknown name at the first message. Ours fails at the second, as a wrong password does."""
-    theirs, ours = transcripts[name]
-    wrong = transcripts["SCRAM-SHA-256 v1: wrong password"][1]
+    theirs, ours, _ = transcripts[name]
+    wrong = transcripts["SCRAM-SHA-256 v1: wrong password"].core
     assert len(theirs) == len(ours) - 1
     assert theirs[-2:] == ours[-2:]
     assert [line.answer for line in ours if "s=" not in line.answer] == [
@@ -619,18 +646,18 @@ def test_a_probe_for_names_learns_what_kafka_gives_away(
     ]
 
 
-def test_another_scheme_than_bearer_is_answered(transcripts: dict[str, tuple[list[Line], list[Line]]]) -> None:
+def test_another_scheme_than_bearer_is_answered(transcripts: dict[str, Transcript]) -> None:
     """Kafka fails to put its error into words, and closes the connection."""
-    theirs, ours = transcripts["OAUTHBEARER: another scheme"]
+    theirs, ours, _ = transcripts["OAUTHBEARER: another scheme"]
     assert theirs[1].answer == "closed"
     assert "error_code=58" in ours[1].answer
 
 
 @pytest.mark.parametrize("name", [name for name in BETTER if "v-1" in name])
 def test_after_handshake_v0_a_failed_scram_login_waits_for_the_delay_too(
-    name: str, transcripts: dict[str, tuple[list[Line], list[Line]]]
+    name: str, transcripts: dict[str, Transcript]
 ) -> None:
     """Kafka closes at once there, and so lets passwords be tried as fast as connections can be opened."""
-    theirs, ours = transcripts[name]
+    theirs, ours, _ = transcripts[name]
     assert [(line.sent, line.answer) for line in ours] == [(line.sent, line.answer) for line in theirs]
     assert ours[-2].delayed

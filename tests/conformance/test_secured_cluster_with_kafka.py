@@ -1,6 +1,7 @@
 """Leadline and Apache Kafka as brokers of one cluster over SASL_SSL, with SCRAM and ACLs.
 
 All traffic between brokers is protected: replication both ways, the requests of either as the controller, markers.
+Brokers are no super users: an ACL gives them ClusterAction, and that is enough.
 """
 
 from collections.abc import Iterator
@@ -13,18 +14,27 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from kazoo.client import KazooClient
 
-from leadline.security.acls import ResourceType
+from leadline.security import acl_nodes
+from leadline.security.acls import (
+    CLUSTER_NAME,
+    AccessControlEntry,
+    AclOperation,
+    AclPermission,
+    ResourcePattern,
+    ResourceType,
+)
 from leadline.wire import messages as m
 from tests.conformance.kafka.broker import Broker, _free_port, broker, zookeeper
 from tests.conformance.kafka.elections import controller_of, elect
 from tests.support.broker import RunningBroker, leadline
-from tests.support.secured import STRANGER, ClusterSecurity, acl, read, refusal
+from tests.support.secured import ADMIN, BROKER, STRANGER, ClusterSecurity, acl, read, refusal
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.conformance
 
 PATIENCE_S = 180
 KAFKAS, OURS = 0, (1, 2)
+NO_SUPER_USERS = {"super.users": f"User:{ADMIN}"}  # among the brokers
 SETTINGS = {
     "offsets.topic.replication.factor": 3,
     "offsets.topic.num.partitions": 1,
@@ -115,6 +125,19 @@ def content(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
 
 
+def allow_cluster_action(connect: str) -> None:
+    """Before the first broker starts, as none could reach another without it."""
+    entry = AccessControlEntry(f"User:{BROKER}", "*", AclOperation.CLUSTER_ACTION, AclPermission.ALLOW)
+    path = acl_nodes.acl_path(ResourcePattern(ResourceType.CLUSTER, CLUSTER_NAME))
+    tree = KazooClient(connect)
+    tree.start()
+    try:
+        tree.create(path, acl_nodes.encode_acls([entry]), makepath=True)
+    finally:
+        tree.stop()
+        tree.close()
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]:
     path = tmp_path_factory.mktemp("secured")
@@ -123,11 +146,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster
     with ExitStack() as stack:
         zoo = stack.enter_context(zookeeper(path / "zookeeper"))
         security.create_users(zoo.connect)
-        secured = security.settings("$port", ports[KAFKAS])
+        allow_cluster_action(zoo.connect)
+        secured = security.settings("$port", ports[KAFKAS]) | NO_SUPER_USERS
         kafka = stack.enter_context(broker(path / "kafka", zoo, **SETTINGS | secured | {"broker.id": KAFKAS}))
         ours = {}
         for id in OURS:
-            settings = SETTINGS | security.settings(_free_port(), ports[id])
+            settings = SETTINGS | security.settings(_free_port(), ports[id]) | NO_SUPER_USERS
             own = {"broker.id": id, "zookeeper.connect": zoo.connect}
             ours[id] = stack.enter_context(leadline(path / f"ours{id}", **settings | own))
         tree = KazooClient(zoo.connect)

@@ -46,6 +46,7 @@ from tests.support.broker import RunningBroker, until_killed
 from tests.support.certificates import Identity, issued, new_authority
 from tests.support.java_stores import jks
 from tests.support.proxy import proxy_to
+from tests.support.shown_secrets import check_not_shown, digest_secrets
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.conformance
@@ -55,6 +56,7 @@ BROKER = 4
 NONE, INVALID_CONFIG, INVALID_REQUEST = 0, 40, 42
 STORE = "listener.name.ssl.ssl."
 USER, PASSWORD, STORE_PASSWORD, SUPER = "kafka", "kafka-secret", "store-secret", "super:super-secret"
+REALM = "zk-sasl-md5"  # of ZooKeeper's server
 DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule required"
 JAVA_LOGIN = "-Djava.security.auth.login.config="
 NETTY = "org.apache.zookeeper.ClientCnxnSocketNetty"
@@ -398,12 +400,19 @@ def test_who_does_not_log_in_can_neither_read_passwords_nor_write(secured: Secur
     asyncio.run(main())
 
 
-def test_a_wrong_password_ends_the_start_at_once(secured: Secured) -> None:
+def test_a_wrong_password_ends_the_start_at_once_and_is_not_shown(
+    secured: Secured, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    wrong = "kafka-secret-of-old"
+
     async def main() -> None:
-        with pytest.raises(ConnectionLost, match="ZooKeeper refuses the user or the password"):
-            await open_tree(secured.zookeeper.connect, ZooKeeperAccess(None, login("wrong")))
+        with pytest.raises(ConnectionLost, match="ZooKeeper refuses the user or the password") as refused:
+            await open_tree(secured.zookeeper.connect, ZooKeeperAccess(None, login(wrong)))
+        check_not_shown(digest_secrets(USER, REALM, wrong), [str(refused.value)])
 
     asyncio.run(main())
+    check_not_shown(digest_secrets(USER, REALM, wrong), [caplog.text])
 
 
 def test_a_session_that_reconnects_logs_in_again_before_anything_else(
@@ -424,8 +433,9 @@ def test_a_session_that_reconnects_logs_in_again_before_anything_else(
             await tree.close()
 
     asyncio.run(main())
-    assert "is tried again" in caplog.text
-    assert not any(text in caplog.text for text in (PASSWORD, "digest-uri", "encryptedPassword"))
+    assert "reconnecting" in caplog.text
+    assert not any(text in caplog.text for text in ("digest-uri", "encryptedPassword"))
+    check_not_shown(digest_secrets(USER, REALM, PASSWORD), [caplog.text])
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from leadline.coordination import znodes
 from leadline.coordination.membership import make_persistent_nodes
 from leadline.coordination.tree import Tree
 from leadline.coordination.zookeeper.client import ZooKeeperTree
+from leadline.runtime.network import TcpNetwork
 from leadline.runtime.ports import SystemTime
 from leadline.security import acl_nodes, delegation_tokens
 from leadline.security.acl_store import AclStore
@@ -249,7 +250,9 @@ def test_quotas_that_kafkas_tool_wrote_are_ours_byte_for_byte(kafka: Kafka) -> N
 
     async def ours(tree: Tree) -> None:
         await make_persistent_nodes(tree)
-        store = QuotaStore(tree, ClientQuotas(), ConnectionRates(["PLAINTEXT"], "PLAINTEXT"), SystemTime())
+        store = QuotaStore(
+            tree, ClientQuotas(), ConnectionRates(["PLAINTEXT"], "PLAINTEXT"), SystemTime(), TcpNetwork()
+        )
         for entity, _, values in QUOTAS:
             changes = [QuotaAlteration(*change) for change in values.items()]
             await store.alter(entity, lambda config, e=entity, c=changes: altered(e, config, c))  # type: ignore[misc]
@@ -273,7 +276,9 @@ def test_quotas_keep_kafkas_credentials_and_kafkas_tool_describes_ours(kafka: Ka
     assert credential_text(parse_credential(text)) == text
 
     async def ours(tree: Tree) -> ClientQuotas:
-        store = QuotaStore(tree, ClientQuotas(), ConnectionRates(["PLAINTEXT"], "PLAINTEXT"), SystemTime())
+        store = QuotaStore(
+            tree, ClientQuotas(), ConnectionRates(["PLAINTEXT"], "PLAINTEXT"), SystemTime(), TcpNetwork()
+        )
         await store.start()
         changes = [QuotaAlteration("consumer_byte_rate", 77)]
         await store.alter(user, lambda config: altered(user, config, changes))

@@ -11,6 +11,7 @@ from leadline.coordination.embedded import EmbeddedTree
 from leadline.coordination.membership import make_persistent_nodes
 from leadline.coordination.tree import Tree
 from leadline.errors import UnknownServerError, WireError
+from leadline.runtime.network import TcpNetwork
 from leadline.runtime.ports import SystemTime
 from leadline.security.acl_store import AclStore
 from leadline.security.acls import (
@@ -321,7 +322,9 @@ def test_quotas_are_altered_refused_and_described_as_kafka_does(kafka: Connectio
         theirs.append(worded(entry.error_code, entry.error_message))
 
     async def alter_ours(tree: Tree) -> list[tuple[ConfigEntity, dict[str, str]]]:
-        store = QuotaStore(tree, ClientQuotas(), ConnectionRates(["PLAINTEXT"], "PLAINTEXT"), SystemTime())
+        store = QuotaStore(
+            tree, ClientQuotas(), ConnectionRates(["PLAINTEXT"], "PLAINTEXT"), SystemTime(), TcpNetwork()
+        )
         await store.start()
         ours.extend([await alter(store, *alteration) for alteration in ALTERATIONS])
         await store.stop()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from docs.site.settings_reference import KAFKAS_DEFAULTS, STRICTER
 from leadline.config.alter import AlterConfigOp, ConfigChange, changed, check_broker, check_topic
 from leadline.config.broker import DYNAMIC_ONLY, broker_settings, kafka_table, row_of, synonyms
 from leadline.config.describe import (
@@ -27,16 +28,6 @@ from tests.conformance.kafka import jars
 pytestmark = pytest.mark.conformance
 
 FILE = {"broker.id": "1", "zookeeper.connect": "localhost:2181", "log.dir": "data"}
-
-# Where a row differs on purpose.
-OTHER_DEFAULTS = {"log.dir"}  # not below /tmp, which many systems empty when they start
-STRICTER = {  # Kafka takes any value, and then stops, spins or does nothing
-    "log.flush.scheduler.interval.ms",
-    "log.cleaner.io.max.bytes.per.second",
-    "log.cleaner.dedupe.buffer.size",
-    "log.cleaner.io.buffer.load.factor",
-    "offsets.topic.compression.codec",
-}
 
 
 def ask(*questions: Mapping[str, object]) -> list[dict[str, Any]]:
@@ -65,7 +56,8 @@ def as_kafka_shows(row: SettingRow) -> dict[str, object]:
 
 def test_a_broker_has_kafkas_settings_each_like_kafkas(tables: Any) -> None:
     ours = {name: as_kafka_shows(row) for name, row in kafka_table().items()}
-    for name in OTHER_DEFAULTS:
+    for name, default in KAFKAS_DEFAULTS.items():
+        assert tables["broker"][name]["default"] == default
         tables["broker"][name]["default"] = ours[name]["default"]
     assert ours == tables["broker"]
 
@@ -350,7 +342,7 @@ def as_kafka_answers(entries: list[ConfigEntry]) -> dict[str, object]:
 
 
 def without_other_defaults(entries: dict[str, Any]) -> dict[str, Any]:
-    for name in OTHER_DEFAULTS & entries.keys():
+    for name in KAFKAS_DEFAULTS.keys() & entries.keys():
         entries[name]["synonyms"] = [synonym for synonym in entries[name]["synonyms"] if synonym[2] != 5]
     return entries
 

@@ -5,7 +5,6 @@ And beside them the commands of Leadline, on both clusters. What may differ is w
 
 import json
 import re
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,9 +26,8 @@ from leadline.wire.messages import (
     ProduceResponse,
 )
 from tests.conformance.both import Connection, produced
-from tests.conformance.kafka import jars
 from tests.conformance.kafka.broker import Broker, broker, zookeeper
-from tests.conformance.kafka.tools import TOOLS
+from tests.conformance.kafka.replica_verification import verified
 from tests.conformance.kafka.tools import run as run_tool
 from tests.support.broker import RunningBroker, leadline
 from tests.support.commands import leadline as command
@@ -317,25 +315,12 @@ def test_replicas_agree_for_the_tool_that_compares_them(both: Both) -> None:
     def is_verified(cluster: Cluster) -> None:
         for _ in range(20):
             cluster.produce("compared", 0, bytes(batch(size=500)))
-        assert verified(cluster, "compared") == "max lag is 0 for partition compared-0 at offset 20 among 1 partitions"
+        assert (
+            verified(cluster.bootstrap, "compared")
+            == "max lag is 0 for partition compared-0 at offset 20 among 1 partitions"
+        )
 
     both.map(is_verified)
-
-
-def verified(cluster: Cluster, topic: str) -> str:
-    """The first report after what there is has been compared."""
-    where = ("--broker-list", cluster.bootstrap, "--topics-include", topic, "--time", "-2")
-    called = jars.command(TOOLS["replica-verification"], *where, "--report-interval-ms", "500")
-    process = subprocess.Popen(called, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if "max lag is 0" in line:
-                return line.strip().partition(": ")[2]
-    finally:
-        process.kill()
-        process.communicate()
-    raise AssertionError("the tool ended without a report")
 
 
 def test_with_a_broker_away_the_same_partitions_are_in_trouble_and_the_same_elections_help(
@@ -390,17 +375,17 @@ def test_a_partition_is_explained_as_far_as_its_brokers_tell(both: Both) -> None
 
     def explains(cluster: Cluster) -> None:
         cluster.produce("told", 0, bytes(batch()))
-        until(lambda: explained(cluster)["highWatermark"] == 1, PATIENCE_S)
+        until(lambda: explained(cluster)["high_watermark"] == 1, PATIENCE_S)
         explanation = explained(cluster)
-        assert (explanation["leader"], explanation["replicas"], explanation["lastStableOffset"]) == (1, [1, 2, 3], 1)
-        assert [(epoch["epoch"], epoch["startOffset"]) for epoch in explanation["epochs"]] == [(0, 0)]
-        copies = [(replica["broker"], replica["lag"], replica["inSync"]) for replica in explanation["copies"]]
+        assert (explanation["leader"], explanation["replicas"], explanation["last_stable_offset"]) == (1, [1, 2, 3], 1)
+        assert [(epoch["epoch"], epoch["start_offset"]) for epoch in explanation["epochs"]] == [(0, 0)]
+        copies = [(replica["broker"], replica["lag"], replica["in_sync"]) for replica in explanation["replica_states"]]
         assert copies == [(1, 0, True), (2, 0, True), (3, 0, True)]
-        assert explanation["historyKept"] == (cluster is both.ours)
+        assert explanation["history_kept"] == (cluster is both.ours)
         if cluster is both.kafka:
             assert lines(cluster, "explain", "told")[-1].startswith("These brokers keep no history")
         else:
-            assert {replica["logEnd"] for replica in explanation["copies"]} == {1}
+            assert {replica["log_end"] for replica in explanation["replica_states"]} == {1}
             assert [event["what"] for event in explanation["events"]] == ["broker 1 leads: epoch 0, in sync 1,2,3"]
 
     both.map(explains)

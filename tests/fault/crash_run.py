@@ -12,7 +12,6 @@ from pathlib import Path
 from random import Random
 from unittest import mock
 
-from leadline.config.storage import StorageConfig
 from leadline.config.topic import LogConfig
 from leadline.errors import LogDirFailed
 from leadline.log.cleaner import Cleaner, cleanable, request_for
@@ -28,6 +27,7 @@ from tests.support.chance import SeededChance
 from tests.support.crash_disk import CrashDisk
 from tests.support.lazy_disk import LazyDisk
 from tests.support.logs import ManualClock, at_offset, batch, marker, records_in
+from tests.support.settings import live_settings
 
 ORDERS, PROFILES = TopicPartition("orders", 0), TopicPartition("profiles", 0)
 _SMALL = {"segment.bytes": "700", "index.interval.bytes": "100"}
@@ -71,8 +71,8 @@ class Ledger:
 
 
 def open_dirs(path: Path, files: Files) -> LogDirs:
-    config = StorageConfig(log_dirs=(str(path),))
-    return LogDirs(config, ManualClock(), SeededChance(), files, CONFIGS.__getitem__)
+    settings = live_settings({"log.dirs": str(path)})
+    return LogDirs(settings, ManualClock(), SeededChance(), files, CONFIGS.__getitem__)
 
 
 def abandon(dirs: LogDirs) -> None:

@@ -28,6 +28,7 @@ from tests.fault.crash_run import (
     without_threads,
 )
 from tests.support.crash_disk import CrashDisk, Unsynced
+from tests.support.epochs import epoch_at
 from tests.support.logs import records_in
 
 Batches = dict[Offset, bytes]
@@ -152,7 +153,7 @@ def epochs_agree_with_the_batches(log: Log, batches: Batches) -> None:
     for base, data in batches.items():
         header = header_at(data)
         if header.last_offset >= log.log_start:
-            epoch = log.epochs.epoch_at(max(base, log.log_start))
+            epoch = epoch_at(log.epochs.entries, max(base, log.log_start))
             assert epoch == header.leader_epoch, f"{base} is of epoch {header.leader_epoch}, not {epoch}: {entries}"
     if not log.config.compact:
         starts = {entry.start_offset for entry in entries if entry.start_offset > log.log_start}

@@ -10,18 +10,14 @@ LEADLINE_ROUNDS=10 runs each sequence of steps ten times.
 import re
 import threading
 from collections.abc import Iterator
-from functools import partial
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from leadline.log.checkpoints import read_epochs
-from leadline.records.batch import walk
-from leadline.runtime.ports import OsFiles
 from tests.fault.load import PARTITIONS, Load, check, running
 from tests.support import in_memory
 from tests.support.cluster import ROUNDS, Cluster, cluster
+from tests.support.identical_replicas import epochs_in, replicas_are_identical
 from tests.support.waiting import until
 
 PRODUCER: dict[str, str | bool] = {
@@ -107,31 +103,6 @@ def the_reader_saw_it_all_in_order(reader: Reader, load: Load) -> None:
         assert all(load.acked.get((partition, offset), value) == value for offset, value in rows)
 
 
-def log_of(directory: Path, partition: str) -> bytes:
-    return b"".join(file.read_bytes() for file in sorted((directory / partition).glob("*.log")))
-
-
-def are_identical(places: list[Path], partition: str) -> bool:
-    return len({log_of(place, partition) for place in places}) == 1
-
-
-def replicas_are_identical(served: Cluster, topic: str) -> None:
-    places = [broker.directory for broker in served.brokers.values()]
-    for number in range(PARTITIONS):
-        partition = f"{topic}-{number}"
-        until(partial(are_identical, places, partition), partial(str, partition))
-        epochs = epochs_in(places[0], partition)
-        assert epochs == sorted(epochs), f"{partition}: {epochs}"
-        for place in places:
-            checkpoint = read_epochs(OsFiles(), str(place / partition / "leader-epoch-checkpoint"))
-            assert {entry.epoch for entry in checkpoint} >= set(epochs), f"{place.name} {partition}: {checkpoint}"
-
-
-def epochs_in(directory: Path, partition: str) -> list[int]:
-    """In the order in which they wrote."""
-    return list(dict.fromkeys(header.leader_epoch for _, header in walk(log_of(directory, partition))))
-
-
 def run_under_load(served: Cluster, steps: str, new_epoch: bool | None) -> Load:
     topic = "-".join(re.findall("[a-z0-9]+", steps))
     served.create(topic, PARTITIONS)
@@ -148,7 +119,8 @@ def run_under_load(served: Cluster, steps: str, new_epoch: bool | None) -> Load:
     finally:
         reader.stop()
     check(served, load)
-    replicas_are_identical(served, topic)
+    directories = [broker.directory for broker in served.brokers.values()]
+    replicas_are_identical(directories, [f"{topic}-{number}" for number in range(PARTITIONS)])
     if new_epoch is not None:
         assert (len(epochs_in(served.brokers[1].directory, f"{topic}-0")) > 1) is new_epoch
     return load

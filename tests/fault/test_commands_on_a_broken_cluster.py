@@ -6,44 +6,27 @@ side, in a fixture, and each test looks at the results that concern it.
 
 import json
 import subprocess
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple
 
 import pytest
 
 from tests.support import in_memory
 from tests.support.cluster import Cluster, cluster
 from tests.support.commands import COMMAND_S, LEADLINE, leadline, lines
+from tests.support.forked_commands import ForkedResult, run_in_time
 from tests.support.waiting import until
 
-SLOW_S = 45  # what a busy machine may add to a command that keeps its --timeout
-SHORT_S, LONG_S = 4, 9  # --timeout
-AT_ONCE = 5  # commands: their start takes a second of CPU
+SHORT_S, LONG_S = 4, 6  # --timeout
+OVERRUN_S = 3  # by which a command may exceed it: less than the time limits of the clients below, 10 s and more
 
 
-class CommandResult(NamedTuple):
-    code: int
-    out: str
-    err: str
-    took_s: float
-
-
-def command_result(servers: str, timeout_s: int, call: str) -> CommandResult:
-    """Of a command to which two records are given, if it reads any."""
-    began = time.monotonic()
-    command = [*LEADLINE, *call.split(), "--timeout", str(timeout_s), "--bootstrap-server", servers]
-    done = subprocess.run(command, input="a\nb\n", capture_output=True, text=True, timeout=COMMAND_S)
-    return CommandResult(done.returncode, done.stdout, done.stderr, time.monotonic() - began)
-
-
-def side_by_side(servers: str, timeout_s: int, calls: Iterable[str]) -> dict[str, CommandResult]:
-    calls = list(calls)
-    with ThreadPoolExecutor(AT_ONCE) as executor:
-        return dict(zip(calls, executor.map(partial(command_result, servers, timeout_s), calls), strict=True))
+def side_by_side(servers: str, timeout_s: int, calls: Iterable[str]) -> dict[str, ForkedResult]:
+    """Commands to which two records are given, if they read any. One that is late is tried again."""
+    calls, options = list(calls), ("--timeout", str(timeout_s), "--bootstrap-server", servers)
+    words = [[*call.split(), *options] for call in calls]
+    return dict(zip(calls, run_in_time(words, timeout_s + OVERRUN_S, "a\nb\n"), strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +61,7 @@ def test_records_that_too_few_replicas_could_hold_are_reported_and_given_up(serv
     assert gave_up == f"leadline: gave up: {reason}"
     assert summary.startswith("produced 0 records (0 B) to orders, 0 partitions, in ")
     assert summary.endswith("; 2 records not stored")
-    assert SHORT_S <= produce.took_s < SHORT_S + SLOW_S
+    assert SHORT_S <= produce.took_s < SHORT_S + OVERRUN_S
     assert perf.code == 1
     assert perf.err.splitlines()[-1].startswith("leadline: 9 records not stored: orders-")
     assert lines(served, "consume", "orders", "--from-beginning", "--to-end") == []
@@ -129,13 +112,11 @@ def victim(served: Cluster) -> Iterator[int]:
 
 
 @pytest.fixture(scope="module")
-def without_leader(served: Cluster, victim: int) -> Mapping[str, CommandResult]:
+def without_leader(served: Cluster, victim: int) -> Mapping[str, ForkedResult]:
     return side_by_side(served.bootstrap, SHORT_S, [WRITE, *READ_TO_THE_END])
 
 
-def test_a_producer_names_a_partition_without_a_leader(
-    victim: int, without_leader: Mapping[str, CommandResult]
-) -> None:
+def test_a_producer_names_a_partition_without_a_leader(victim: int, without_leader: Mapping[str, ForkedResult]) -> None:
     code, _, err, _ = without_leader[WRITE]
     assert code == 1
     assert err.startswith(f"leadline: not stored yet: single:0 has no leader while broker {victim} is away; trying")
@@ -144,7 +125,7 @@ def test_a_producer_names_a_partition_without_a_leader(
 
 @pytest.mark.parametrize("call", READ_TO_THE_END)
 def test_a_consumer_names_a_partition_without_a_leader_and_gives_up(
-    victim: int, without_leader: Mapping[str, CommandResult], call: str
+    victim: int, without_leader: Mapping[str, ForkedResult], call: str
 ) -> None:
     code, _, err, _ = without_leader[call]
     assert code == 1
@@ -152,10 +133,8 @@ def test_a_consumer_names_a_partition_without_a_leader_and_gives_up(
     assert any(
         line.startswith(f"leadline: single:0 has no leader while broker {victim} is away; wait") for line in notes
     )
-    assert (
-        failure
-        == f"leadline: single:0 has no leader while broker {victim} is away: the topic cannot be read to its end"
-    )
+    problem = f"single:0 has no leader while broker {victim} is away"
+    assert failure.startswith(f"leadline: {problem}: the topic cannot be read to its end")
 
 
 def test_a_follow_reads_on_while_a_partition_has_no_leader_and_all_once_it_has(served: Cluster, victim: int) -> None:
@@ -211,9 +190,9 @@ class SilentBroker:
 
     id: int
     address: str
-    by_another: Mapping[str, CommandResult]  # where another broker is named
-    by_all: Mapping[str, CommandResult]
-    by_itself: Mapping[str, CommandResult]
+    by_another: Mapping[str, ForkedResult]  # where another broker is named
+    by_all: Mapping[str, ForkedResult]
+    by_itself: Mapping[str, ForkedResult]
 
 
 @pytest.fixture(scope="module")
@@ -234,9 +213,9 @@ def silent(served: Cluster) -> SilentBroker:
         served.run_steps(f"resume {id}, settle")
 
 
-def check(result: CommandResult, code: int) -> tuple[str, str]:
+def check(result: ForkedResult, code: int) -> tuple[str, str]:
     """The output of a command, which must keep to its --timeout."""
-    assert result.took_s < LONG_S + SLOW_S
+    assert result.took_s < LONG_S + OVERRUN_S
     assert result.code == code, result.err
     return result.out, result.err
 
@@ -244,10 +223,10 @@ def check(result: CommandResult, code: int) -> tuple[str, str]:
 def test_one_silent_broker_is_a_row_that_says_so(silent: SilentBroker) -> None:
     out, _ = check(silent.by_another[EXPLAIN], code=0)
     (partition,) = map(json.loads, out.splitlines())
-    states = {copy["broker"]: copy["state"] for copy in partition["copies"]}
+    states = {copy["broker"]: copy["state"] for copy in partition["replica_states"]}
     assert states.pop(silent.id) == "does not answer"
     assert len(states) == 2
-    assert all(copy["logEnd"] is not None for copy in partition["copies"] if copy["broker"] != silent.id)
+    assert all(copy["log_end"] is not None for copy in partition["replica_states"] if copy["broker"] != silent.id)
 
 
 @pytest.mark.parametrize(("call", "code", "message"), OF_ALL_BROKERS)

@@ -1,17 +1,18 @@
 """A damaged partition on one broker of a cluster: other brokers lead it, and all others are copied as before."""
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.support import in_memory
 from tests.support.cluster import PATIENCE_S, Cluster, cluster
 from tests.support.waiting import until
 
-PARTITIONS = 4
+PARTITIONS, RECORDS = 4, 5
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +71,41 @@ def test_a_damaged_replica_is_offline_alone_until_it_is_mended(served: Cluster, 
     (broker.directory / bad / "partition.metadata").unlink()
     served.run_steps(f"start {broken}, settle")
     write(served)
+
+
+def read_all(served: Cluster) -> list[int]:
+    """The offsets of the first partition, from its leader."""
+    consumer = Consumer({"bootstrap.servers": served.bootstrap, "group.id": "reader", "log_level": 0})
+    consumer.assign([TopicPartition(served.topic, 0, 0)])
+    try:
+        messages = consumer.consume(RECORDS, PATIENCE_S)
+        return [message.offset() or 0 for message in messages if message.error() is None]
+    finally:
+        consumer.close()
+
+
+def test_a_replica_that_is_damaged_in_use_hands_its_leadership_over(served: Cluster) -> None:
+    """Its broker goes on, and leads and follows everything else."""
+    for _ in range(RECORDS):
+        write(served)
+    broken, bad = served.leader(), f"{served.topic}-0"
+    broker = served.brokers[broken]
+    os.truncate(broker.directory / bad / f"{0:020}.log", 100)
+    assert read_all(served) == list(range(RECORDS))
+
+    def another_leads() -> bool:
+        partitions = served.described(served.topic)
+        return bool(partitions) and broken not in (partitions[0][0], *partitions[0][1])
+
+    until(another_leads, lambda: (served.described(served.topic), broker.output()[-2000:]))
+    write(served)
+    (line,) = [line for line in broker.output().splitlines() if f"{bad} is offline" in line]
+    assert "Before the next start" in line
+    assert all(len(isr) == 3 for _, isr in served.described(served.topic)[1:])
+    assert "Traceback" not in broker.output()
+    assert broker.stop() == 1  # the replica was not closed
+    served.run_steps(f"start {broken}, settle")
+    assert read_all(served) == list(range(RECORDS))
 
 
 def test_a_deleted_topic_loses_its_damaged_replica_when_that_is_mended(served: Cluster) -> None:

@@ -132,12 +132,12 @@ def test_a_disk_that_fills_up_refuses_what_needs_room_and_loses_nothing(scratch:
 
 
 def test_a_write_that_the_kernel_takes_in_pieces_is_completed(scratch: Path) -> None:
-    class Hesitant(WatchedFiles):
+    class HesitantFiles(WatchedFiles):
         def pwrite(self, fd: int, data: bytes | bytearray | memoryview, position: int, /) -> int:
             return self.inner.pwrite(fd, data[: max(1, len(data) // 2)], position)
 
     scenario = Scenario(scratch / "run")
-    asyncio.run(scenario.run(Hesitant(lambda *_: None, Unsynced())))
+    asyncio.run(scenario.run(HesitantFiles(lambda *_: None, Unsynced())))
     assert scenario.finished
     survives(scenario)
 

@@ -20,6 +20,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.fault.load import CLIENT, DELIVERED_S, PARTITIONS, Load, check, running, stored
 from tests.support.broker import RunningBroker, leadline
 from tests.support.topics import create_topic
+from tests.support.waiting import until
 
 KILLS = 4
 ALIVE_S = (0.2, 0.9)  # how long it lives at least and at most
@@ -92,10 +93,7 @@ def test_a_compacted_topic_keeps_the_last_of_every_key(broker: RunningBroker) ->
 def wait_for_compaction(broker: RunningBroker) -> None:
     """Until one more pass has begun to take effect, so that some kills meet the next."""
     before = broker.output().count("compacted state")
-    deadline = time.monotonic() + DELIVERED_S
-    while broker.output().count("compacted state") == before:
-        assert time.monotonic() < deadline, f"nothing was compacted in {DELIVERED_S} s"
-        time.sleep(0.01)
+    until(lambda: broker.output().count("compacted state") > before, "a compaction", DELIVERED_S)
 
 
 def test_topics_are_there_or_not_there(broker: RunningBroker) -> None:
@@ -123,10 +121,8 @@ def test_topics_are_there_or_not_there(broker: RunningBroker) -> None:
                 created.remove(gone)  # who got no answer does not know
 
     def wait_for_some() -> None:
-        before, deadline = len(answers), time.monotonic() + 4 * ANSWER_S
-        while len(answers) < before + 2:
-            assert time.monotonic() < deadline, f"no topics were made or deleted in {4 * ANSWER_S} s"
-            time.sleep(0.01)
+        before = len(answers)
+        until(lambda: len(answers) >= before + 2, "topics are created and deleted", 4 * ANSWER_S)
 
     thread = threading.Thread(target=churn)
     thread.start()

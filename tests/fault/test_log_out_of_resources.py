@@ -11,15 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from leadline.errors import ResourceExhausted
+from leadline.errors import OutOfOrderSequence, ResourceExhausted
 from leadline.log.log import Isolation, Log
 from leadline.log.producer_state import AppendOrigin
 from tests.support.crash_disk import Unsynced
 from tests.support.logs import LogBench, batch, bytes_of, marker, offsets_in, whole_log
-from tests.support.watched_files import Failing, WatchedFiles
+from tests.support.watched_files import Failing, SmallDisk, WatchedFiles
 
 OPENING = ("open", "listdir", "sync_dir")
 WRITING = ("open", "pwrite", "ftruncate")
+ROOM_BYTES = 1 << 20
 SETTINGS = {"segment.bytes": "600", "index.interval.bytes": "1"}
 
 
@@ -75,6 +76,47 @@ class Persistent:
         self.until_done(lambda log: log.delete_records(9))
         self.until_done(lambda log: log.delete_old_segments())
         self.bench.background.run_due()
+
+
+def test_a_producer_that_gives_a_refused_batch_up_is_out_of_order(tmp_path: Path) -> None:
+    disk = SmallDisk(ROOM_BYTES)
+    log = LogBench(tmp_path, files=disk).open()
+    log.append_as_leader(batch(producer_id=1), 0)
+    disk.room = 0
+    with pytest.raises(ResourceExhausted):
+        log.append_as_leader(batch(producer_id=1, sequence=1), 0)
+    disk.room = ROOM_BYTES
+    with pytest.raises(ResourceExhausted):
+        log.append_as_leader(batch(producer_id=1, sequence=2), 0)
+    with pytest.raises(OutOfOrderSequence):
+        log.append_as_leader(batch(producer_id=1, sequence=2), 0)
+
+
+@pytest.mark.parametrize(("written", "transactional"), [(0, False), (1, False), (0, True), (1, True)])
+def test_what_was_sent_behind_a_refused_batch_is_refused_until_that_one_comes_again(
+    tmp_path: Path, written: int, transactional: bool
+) -> None:
+    """Were it out of order, or accepted, an idempotent producer could not send both again in their order."""
+    disk = SmallDisk(ROOM_BYTES)
+    log = LogBench(tmp_path, files=disk).open()
+
+    def append(sequence: int) -> None:
+        log.append_as_leader(batch(producer_id=1, sequence=sequence, transactional=transactional), 0)
+
+    for sequence in range(written):
+        append(sequence)
+    disk.room = 0
+    with pytest.raises(ResourceExhausted, match="the disk is full"):
+        append(written)
+    disk.room = ROOM_BYTES
+    for behind in (written + 1, written + 2):
+        with pytest.raises(ResourceExhausted, match=f"came behind batch {written}, which was refused"):
+            append(behind)
+    for sequence in range(written, written + 3):
+        append(sequence)
+    with pytest.raises(OutOfOrderSequence):
+        append(written + 4)
+    assert log.log_end == written + 3
 
 
 def whole(bench: LogBench, log: Log) -> tuple[int, bytes, object]:

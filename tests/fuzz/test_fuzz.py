@@ -5,8 +5,8 @@ import random
 import resource
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,11 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from leadline.api.context import ClientConnection
 from leadline.broker.broker import Broker
-from leadline.broker.connection import Connection
-from leadline.broker.connection_state import CloseConnection
-from leadline.config.broker import broker_settings
 from leadline.controller import topics
 from leadline.wire.apis import APIS
 from leadline.wire.classes import Message
@@ -39,6 +35,7 @@ from leadline.wire.messages import (
 from tests.fuzz.mutants import TOPIC, Mutants, frame
 from tests.support import in_memory
 from tests.support.broker import RunningBroker, leadline
+from tests.support.fuzzed_broker import in_process, served
 from tests.support.logs import batch
 
 M = TypeVar("M", bound=Message)
@@ -53,46 +50,6 @@ SEED = random.randrange(1 << 32)
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
     yield from in_memory.directory()
-
-
-class Fake(Connection):
-    """A connection. What is served does not depend on it."""
-
-    def __init__(self) -> None:
-        self.host, self.port, self.listener = "127.0.0.1", 1, "PLAINTEXT"
-        self.client = ClientConnection(self.host, self.listener)
-
-
-@asynccontextmanager
-async def in_process(directory: Path) -> AsyncIterator[Broker]:
-    properties = {
-        "log.dirs": str(directory),
-        "listeners": "PLAINTEXT://localhost:0",
-        "log.segment.delete.delay.ms": "0",
-        "num.partitions": "1",
-        "log.segment.bytes": "100000",
-        "offsets.topic.num.partitions": "2",
-        "transaction.state.log.num.partitions": "2",
-        "group.initial.rebalance.delay.ms": "0",
-    }
-    broker = Broker(broker_settings(properties))
-    await broker.start()
-    try:
-        yield broker
-    finally:
-        await broker.stop()
-
-
-async def served(broker: Broker, data: bytes) -> bytes | None:
-    """The answer as bytes; None if there is none or the connection would be closed."""
-    try:
-        answer = broker.requests.serve(Fake(), memoryview(bytearray(data)))
-        if answer is not None and not isinstance(answer, Sequence):
-            assert isinstance(answer, Awaitable)
-            answer = await asyncio.wait_for(answer, 0.05)  # who waits longer goes away
-    except (CloseConnection, TimeoutError):
-        return None
-    return b"".join(bytes(piece) for piece in answer or () if isinstance(piece, bytes | bytearray | memoryview))
 
 
 def rss_mb() -> float:
@@ -187,21 +144,6 @@ def test_ten_thousand_mutants_over_sockets(tmp_path: Path) -> None:
         assert grown < GROWTH_MB, f"{grown:.0f} MB more, seed {SEED + 1}"
         assert "Traceback" not in broker.output(), broker.output()[-5000:]
         assert broker.stop() == 0
-
-
-@pytest.fixture(scope="module")
-def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    event_loop = asyncio.new_event_loop()
-    yield event_loop
-    event_loop.close()
-
-
-@pytest.fixture(scope="module")
-def broker(loop: asyncio.AbstractEventLoop) -> Iterator[Broker]:
-    for directory in in_memory.directory():
-        context = in_process(directory / "data")
-        yield loop.run_until_complete(context.__aenter__())
-        loop.run_until_complete(context.__aexit__(None, None, None))
 
 
 HEADS = [(key, version) for key, api in APIS.items() for version in (*api.versions, -1, 99)]

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from leadline.model import BrokerId, Offset
 from leadline.replication.partition import LeaderState
 from tests.property.replication_steps import Model
+from tests.support.epochs import epoch_at
 from tests.support.replicas import MemoryLog, Node, Record
 
 
@@ -48,7 +49,9 @@ class Invariants:
         starts = [entry.start_offset for entry in log.epochs.entries]
         if epochs != sorted(set(epochs)) or starts != sorted(set(starts)):
             yield f"the epoch cache is not increasing: {log.epochs.entries}"
-        if log.keeps_epochs and any(log.epochs.epoch_at(record.offset) != record.epoch for record in log.records):
+        if log.keeps_epochs and any(
+            epoch_at(log.epochs.entries, record.offset) != record.epoch for record in log.records
+        ):
             yield f"the epoch cache {log.epochs.entries} does not agree with {log.records}"
 
     def _broken_by_leader(self, node: Node, leader: LeaderState) -> Iterator[str]:
@@ -98,7 +101,7 @@ class Invariants:
         if controller.assigned != controller.target:
             return [f"the reassignment to {controller.target} does not end"]
         if set(controller.current.isr) != set(controller.assigned):
-            return [f"in sync are {controller.current.isr} of {controller.assigned}"]
+            return [f"the ISR is {controller.current.isr} of {controller.assigned}"]
         leader = nodes[controller.current.leader].log
         logs = [nodes[replica].log for replica in controller.assigned]
         return [

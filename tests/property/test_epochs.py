@@ -6,6 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from leadline.log.checkpoints import EpochEntry, encode_epochs
 from leadline.log.epochs import EpochEnd, LeaderEpochs
+from tests.support.epochs import epoch_at
 
 
 class EpochsAgainstAList(RuleBasedStateMachine):
@@ -43,8 +44,8 @@ class EpochsAgainstAList(RuleBasedStateMachine):
 
     @invariant()
     def every_offset_has_the_epoch_of_its_record(self) -> None:
-        assert {offset: self.epochs.epoch_at(offset) for offset in self.of_offset} == self.of_offset
-        assert self.epochs.epoch_at(self.start - 1) is None
+        assert {offset: epoch_at(self.epochs.entries, offset) for offset in self.of_offset} == self.of_offset
+        assert epoch_at(self.epochs.entries, self.start - 1) is None
 
     @invariant()
     def entries_rise_in_both_columns(self) -> None:
@@ -54,7 +55,7 @@ class EpochsAgainstAList(RuleBasedStateMachine):
     @invariant()
     def an_epoch_ends_where_the_next_one_starts(self) -> None:
         for epoch in set(self.of_offset.values()):
-            end = max(offset for offset, epoch_at in self.of_offset.items() if epoch_at == epoch) + 1
+            end = max(offset for offset, other in self.of_offset.items() if other == epoch) + 1
             assert self.epochs.end_of(epoch, self.end) == EpochEnd(epoch, end)
         assert self.epochs.end_of(self.epoch + 1, self.end) is None
 
@@ -69,7 +70,7 @@ def test_whatever_is_assigned_the_entries_rise_and_the_last_one_counts(assigned:
     for epoch, offset in assigned:
         epochs.assign(epoch, offset)
         assert epochs.latest is not None
-        assert epochs.epoch_at(offset) == epoch or epochs.latest.epoch == epoch
+        assert epoch_at(epochs.entries, offset) == epoch or epochs.latest.epoch == epoch
         for column in zip(*epochs.entries, strict=True):
             assert list(column) == sorted(set(column))
 

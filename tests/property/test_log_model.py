@@ -13,6 +13,7 @@ from leadline.errors import OffsetOutOfRange, UnexpectedAppendOffset
 from leadline.log.log import Isolation
 from leadline.model import Offset
 from tests.support.crash_disk import Unsynced
+from tests.support.epochs import epoch_at
 from tests.support.logs import LogBench, at_offset, batch, bytes_of, whole_log
 
 SMALL = {"segment.bytes": "600", "index.interval.bytes": "150", "retention.bytes": "1500"}
@@ -176,7 +177,7 @@ class LogAgainstAList(RuleBasedStateMachine):
         assert sorted({entry.start_offset for entry in entries}) == [entry.start_offset for entry in entries]
         for written in self.batches:
             if written.last >= self.log_start:
-                assert self.log.epochs.epoch_at(max(written.base, self.log_start)) == written.epoch
+                assert epoch_at(self.log.epochs.entries, max(written.base, self.log_start)) == written.epoch
 
 
 LogAgainstAList.TestCase.settings = settings(max_examples=60, stateful_step_count=40)

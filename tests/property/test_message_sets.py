@@ -9,8 +9,7 @@ from leadline.config.topic import LogConfig
 from leadline.errors import CorruptMessage, WireError
 from leadline.log.up_conversion import up_converted
 from leadline.records.batch import assign
-from leadline.records.compression import Codec
-from leadline.records.decompression import chunks
+from leadline.records.compression import Codec, chunks
 from leadline.records.down_conversion import message_set
 from leadline.records.message_set import (
     MessageEntry,
@@ -21,7 +20,6 @@ from leadline.records.message_set import (
     put_message,
     put_wrapper,
 )
-from leadline.runtime.pipe import chunks_written
 from tests.support.logs import START_MS, TP
 
 CONFIG = LogConfig()
@@ -50,9 +48,7 @@ def messages_in(data: bytearray) -> list[tuple[int, Message]]:
         if entry.codec_id:
             _, packed = entry.content()
             assert packed is not None
-            inner = list(
-                inner_entries(chunks(Codec(entry.codec_id), packed, chunks_written, any_lz4_header=entry.magic == 0))
-            )
+            inner = list(inner_entries(chunks(Codec(entry.codec_id), packed, any_lz4_header=entry.magic == 0)))
             base = entry.offset - inner[-1].offset
         messages += [(base + one.offset, value_of(one)) for one in inner if one.offset >= 0]
     return messages
@@ -70,7 +66,7 @@ def test_what_is_converted_up_comes_down_as_it_was(
 ) -> None:
     if magic == 0:
         messages = [(-1, key, value) for _, key, value in messages]
-    checked = up_converted(set_of(messages, magic, codec), CONFIG, TP, START_MS, chunks_written)
+    checked = up_converted(set_of(messages, magic, codec), CONFIG, TP, START_MS)
     assert checked is not None
     batch = bytearray(checked.data)
     assign(batch, 0, offset, 0)
@@ -92,7 +88,7 @@ def test_damaged_sets_are_refused_or_taken_and_nothing_else(
     if data.draw(st.booleans()):
         damaged = with_crc(damaged)
     try:
-        up_converted(damaged, CONFIG, TP, START_MS, chunks_written)
+        up_converted(damaged, CONFIG, TP, START_MS)
     except WireError:
         return
 

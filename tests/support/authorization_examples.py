@@ -77,9 +77,9 @@ def fetch_offsets(topics: bool) -> Message:
     return m.OffsetFetchRequest(groups=[m.OffsetFetchRequest.OffsetFetchRequestGroup(group_id=GROUP, topics=named)])
 
 
-def configs_of(kind: int, name: str) -> Message:
+def configs_of(kind: int, name: str, keys: list[str] | None = None) -> Message:
     resource = m.DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=kind, resource_name=name, configuration_keys=None
+        resource_type=kind, resource_name=name, configuration_keys=keys
     )
     return m.DescribeConfigsRequest(resources=[resource])
 
@@ -326,7 +326,9 @@ EXAMPLES: dict[tuple[str, str], Example] = {
     ("AlterUserScramCredentials", "cluster"): example(delete_credential(), 0),
     ("DescribeConfigs", "topics"): example(configs_of(2, TOPIC), 4),
     ("DescribeConfigs", "brokers"): Example(lambda setup: configs_of(4, str(setup.broker_id)), 4),
-    ("DescribeConfigs", "groups"): example(configs_of(32, GROUP), 4),
+    ("DescribeConfigs", "groups"): Example(
+        lambda setup: configs_of(4, str(setup.broker_id), [f"leadline.rebalances.{GROUP}"]), 4
+    ),
     ("AlterConfigs", "topics"): example(alter(2, TOPIC, "retention.ms"), 2),
     ("AlterConfigs", "brokers"): Example(lambda setup: alter(4, str(setup.broker_id), "max.connections"), 2),
     ("IncrementalAlterConfigs", "topics"): example(alter_incrementally(2, TOPIC, "retention.ms"), 1),

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,12 +26,13 @@ class RunningBroker:
         properties: Path | None = None,
         environment: Mapping[str, str] | None = None,
         patience_s: float = READY_SECONDS,
+        program: Sequence[str] = ("-m", "leadline"),
     ) -> None:
         """`properties`: a file that has all its settings. `environment`: variables beside those of this process.
 
-        `patience_s`: bounds its start and its stop.
+        `patience_s`: bounds its start and its stop. `program`: what Python runs.
         """
-        self.patience_s = patience_s
+        self.patience_s, self.program = patience_s, program
         self.descriptors, self.properties, self.environment = descriptors, properties, dict(environment or {})
         self.directory, self.settings, self.log = directory, dict(settings), directory.with_suffix(".log")
         self.port = 0
@@ -49,7 +50,7 @@ class RunningBroker:
         before = len(re.findall(r"  try ", self.output())) if self.log.exists() else 0
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "leadline", "start", *self._arguments()],
+                [sys.executable, *self.program, "start", *self._arguments()],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -19,15 +19,11 @@ from leadline.api.fast.produce_templates import ProduceTemplates
 from leadline.api.fetch_sessions import Sessions
 from leadline.api.request_meter import NetworkMeter
 from leadline.broker.connection import Connection
-from leadline.broker.connection_quotas import ConnectionLimits
 from leadline.broker.net import Net
 from leadline.broker.reply_queue import PendingReply
 from leadline.broker.requests import Requests
 from leadline.cluster.broker_client import EncodeRequest, LeaderClient, NextRequest, PeerLost, TcpBrokerClient
 from leadline.cluster.metadata_cache import BrokerInfo, CachedPartition, CachedTopic, MetadataCache
-from leadline.config.broker import broker_settings
-from leadline.config.live_settings import LiveSettings
-from leadline.config.storage import StorageConfig
 from leadline.config.topic import LogConfig
 from leadline.errors import LogDirFailed
 from leadline.log.log import Log
@@ -37,6 +33,7 @@ from leadline.model import BrokerId, Buffer, Offset, TopicPartition
 from leadline.replication.hosted_partition import HostedPartition
 from leadline.replication.partition import LeaderAndIsr, Proposal
 from leadline.replication.replicas import Replicas
+from leadline.runtime.network import TcpNetwork
 from leadline.runtime.ports import Files, SystemTime
 from leadline.wire.classes import Message
 from leadline.wire.codec import decode, to_bytes
@@ -45,7 +42,9 @@ from leadline.wire.messages import AlterPartitionRequest, AlterPartitionResponse
 from leadline.wire.primitives import BUFFERS, Piece
 from tests.support.chance import SeededChance
 from tests.support.crash_disk import Unsynced
+from tests.support.net import net_of
 from tests.support.replicas import Controller, ControllerUpdate
+from tests.support.settings import live_settings
 from tests.support.waiting import eventually
 
 TP = TopicPartition("orders", 0)
@@ -77,31 +76,29 @@ class Node:
     def __init__(self, brokers: "Brokers", id: BrokerId, path: Path, incarnation: int) -> None:
         self.brokers, self.id, self.incarnation = brokers, id, incarnation
         log_dirs = {"log.dirs": ",".join(f"{path}{mark}" for mark in brokers.folders)}
-        clock, settings = SystemTime(), broker_settings({**log_dirs, **brokers.settings})
+        clock, live = SystemTime(), live_settings({**log_dirs, **brokers.settings})
         topic_config = LogConfig.parse(brokers.topic)
-        self.dirs = LogDirs(
-            StorageConfig.parse(log_dirs), clock, SeededChance(id), brokers.files_of(id), lambda _: topic_config
-        )
-        self.replicas = Replicas(self.dirs, id, settings.broker, self._connect, self._alter)
+        self.dirs = LogDirs(live, clock, SeededChance(id), brokers.files_of(id), lambda _: topic_config)
+        self.replicas = Replicas(self.dirs, id, live, self._connect, self._alter)
         metadata = MetadataCache(BrokerInfo(id, {}), "cluster")
         metadata.topics[TP.topic] = metadata.by_id[TOPIC_ID] = CachedTopic(TP.topic, TOPIC_ID)
         metadata.brokers = {broker: BrokerInfo(broker, {}, f"rack{broker}") for broker in brokers.ids}
         nobody = cast(Any, None)
         self.services = Services(
-            settings=LiveSettings(settings), metadata=metadata, configs=nobody, client_configs=nobody,
+            settings=live, metadata=metadata, configs=nobody, client_configs=nobody,
             controller=nobody, cluster=nobody, peers=nobody,
             replicas=self.replicas, dirs=self.dirs, sessions=Sessions(1000, random.randint),
             groups=nobody, offsets=nobody, transactions=nobody, markers=nobody, clock=clock,
             is_alone=False, produce_templates=ProduceTemplates(),
         )  # fmt: skip
-        self.requests = Requests(self.services)
+        self.requests = Requests(self.services, clock.monotonic_s)
         self.net: Net | None = None
         self.port = 0
 
     async def start(self) -> None:
         await self.dirs.open()
         if self.brokers.sockets:
-            self.net = Net(ConnectionLimits())
+            self.net = net_of()
             _, self.port = self.net.listen("PLAINTEXT", "127.0.0.1", 0)
             self.net.start(self.requests.serve, self.replicas.completions)
 
@@ -153,7 +150,7 @@ class Node:
     def _connect(self, leader: BrokerId) -> LeaderClient:
         other = self.brokers.nodes.get(leader)
         if self.brokers.sockets and other is not None:
-            return TcpBrokerClient("127.0.0.1", other.port, f"broker-{self.id}")
+            return TcpBrokerClient("127.0.0.1", other.port, f"broker-{self.id}", TcpNetwork())
         return DirectLeaderClient(self.brokers, self.id, leader)
 
     async def _alter(self, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:

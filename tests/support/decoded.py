@@ -5,10 +5,10 @@ import pyarrow as pa
 from leadline.spark.batches.decode import SCHEMA_WITH_HEADERS
 
 
-def decoded(*values: bytes | None, keys: "list[bytes | None] | None" = None) -> pa.RecordBatch:
+def decoded(*values: bytes | None, keys: "list[bytes | None] | None" = None, first: int = 100) -> pa.RecordBatch:
     count = len(values)
     columns = {
-        "offset": pa.array(range(100, 100 + count), pa.int64()),
+        "offset": pa.array(range(first, first + count), pa.int64()),
         "timestamp": pa.array([1_700_000_000_000] * count, pa.timestamp("ms", "UTC")),
         "timestamp_type": pa.array([0] * count, pa.int32()),
         "key": pa.array(keys or [b"k"] * count, pa.binary()),

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from leadline.config.storage import StorageConfig
 from leadline.config.topic import LogConfig
 from leadline.errors import LogDirFailed
 from leadline.log.checkpoints import read_offsets
@@ -15,6 +14,7 @@ from leadline.runtime.ports import Files, OsFiles
 from tests.support.chance import SeededChance
 from tests.support.crash_disk import Unsynced
 from tests.support.logs import TP, ManualClock, batch
+from tests.support.settings import live_settings
 
 OTHER = TopicPartition("orders", 1)
 
@@ -26,9 +26,9 @@ def log_dirs(
     files: Files | None = None,
     clock: ManualClock | None = None,
 ) -> LogDirs:
-    config = StorageConfig.parse({"log.dirs": ",".join(map(str, paths)), **(storage or {})})
+    settings = live_settings({"log.dirs": ",".join(map(str, paths)), **(storage or {})})
     topic_config = LogConfig.parse(topic or {})
-    return LogDirs(config, clock or ManualClock(), SeededChance(), files or Unsynced(), lambda _: topic_config)
+    return LogDirs(settings, clock or ManualClock(), SeededChance(), files or Unsynced(), lambda _: topic_config)
 
 
 @asynccontextmanager

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from leadline.spark.client.cluster import ClusterClient
 from leadline.spark.table.table import Table
-from leadline.spark.table.table_format import open_table
-from leadline.spark.table.table_writer import DEAD, BatchSummary, TableSpec, TableWriter
+from leadline.spark.table.table_format import TablePlace
+from leadline.spark.table.table_writer import BatchSummary, TableSpec, TableWriter
 from leadline.spark.table.verification import Verdict, verify
 from tests.support.broker import RunningBroker
 
@@ -51,15 +51,20 @@ class Pipeline:
         self, spark: SparkSession, broker: RunningBroker, path: Path, spec: TableSpec, kind: str = "delta"
     ) -> None:
         self.spark, self.broker, self.path, self.kind = spark, broker, path, kind
+        self.uri, self.options = "", dict[str, str]()  # of a table that is not in a local directory
         self.spec = replace(spec, properties={"bootstrap.servers": broker.bootstrap, **spec.properties})
 
     @property
+    def place(self) -> TablePlace:
+        return TablePlace(self.kind, self.uri or str(self.path), self.options)
+
+    @property
     def table(self) -> Table:
-        return open_table(self.kind, str(self.path))
+        return self.place.open()
 
     @property
     def dead(self) -> Table:
-        return open_table(self.kind, f"{self.path}{DEAD}")
+        return self.place.dead_letters.open()
 
     @contextmanager
     def following(self, **changes: object) -> Iterator[TableWriter]:
@@ -80,7 +85,7 @@ class Pipeline:
 
     def verdicts(self) -> list[Verdict]:
         with ClusterClient(self.spec.properties) as cluster:
-            return verify(self.spark, cluster, self.kind, str(self.path), f"{self.path}{DEAD}")[1]
+            return verify(self.spark, cluster, self.place, self.spec.registry, self.spec.quality).verdicts
 
     def check(self, records: int) -> None:
         """The table is the topic, once."""

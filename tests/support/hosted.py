@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from leadline.config.replication import ReplicationConfig
 from leadline.log.log_dirs import LogDirs
 from leadline.log.write_pressure import WritePressure, start_writeback
 from leadline.model import TopicPartition
@@ -17,6 +16,7 @@ from leadline.replication.partition import ANY_EPOCH, LeaderAndIsr
 from leadline.runtime.deferred_completions import DeferredCompletions
 from leadline.wire.fetch_position import NO_TOPIC_ID, FetchPosition
 from tests.support.dirs import log_dirs, opened
+from tests.support.settings import live_settings
 
 TP, ME, FOLLOWER = TopicPartition("orders", 0), 1, 2
 
@@ -48,7 +48,7 @@ async def partition(path: Path, **topic: str) -> AsyncIterator[Partition]:
     async with opened(log_dirs(path, topic=topic)) as dirs, asyncio.timeout(120):
         completions = DeferredCompletions(serves_one=lambda: True)
         pressure = WritePressure(partial(start_writeback, dirs.files, dirs.clock))
-        context = ReplicationContext(ME, dirs.clock, ReplicationConfig(), completions, pressure)
+        context = ReplicationContext(ME, dirs.clock, live_settings(), completions, pressure)
         context.brokers.update({ME: ANY_EPOCH, FOLLOWER: ANY_EPOCH})
         alterations = Alterations(ME, no_controller, lambda *answer: None)
         try:

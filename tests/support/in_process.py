@@ -32,7 +32,7 @@ async def broker_in_process(
         if crash:
             await broker.net.close()
             await broker.controller.stop()
-            await broker.upkeep.stop()
+            await broker.log_tasks.stop()
             for log_dir in list(broker.dirs.dirs.values()):
                 await log_dir.disk.stop()
                 log_dir.lock.release()

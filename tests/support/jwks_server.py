@@ -17,6 +17,7 @@ class JwksServer:
         self.document, self.status = b"", 200
         self.headers: dict[str, str] = {}
         self.requests: list[str] = []  # the paths
+        self.forms: list[tuple[bytes, dict[str, str]]] = []  # what was posted, and with which headers
         self.port = 0
 
     @property
@@ -37,6 +38,11 @@ def jwks_server(folder: Path) -> Iterator[JwksServer]:
             self.send_header("Content-Length", str(len(state.document)))
             self.end_headers()
             self.wfile.write(state.document)
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            state.forms.append((body, dict(self.headers.items())))
+            self.do_GET()
 
         def log_message(self, format: str, *arguments: object) -> None: ...
 

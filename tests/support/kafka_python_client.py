@@ -5,8 +5,8 @@ from typing import Any, cast
 
 from kafka import KafkaAdminClient  # type: ignore[import-untyped]
 
-from leadline.cli.connection import ClusterConnection
-from leadline.cli.kafka_python.admin import KafkaPythonAdmin
+from leadline.admin.connection import ClusterConnection
+from leadline.admin.kafka_python.admin import KafkaPythonAdmin
 
 
 class AnsweringClient(KafkaAdminClient):  # type: ignore[misc]
@@ -15,7 +15,8 @@ class AnsweringClient(KafkaAdminClient):  # type: ignore[misc]
     def __init__(self, answers: dict[str, Any]) -> None:
         self.sent: list[tuple[Any, int]] = []
         self._answers = answers
-        self._manager = SimpleNamespace(run=self._run, send=self._send)
+        self.config: dict[str, Any] = {}
+        self._manager = SimpleNamespace(run=self._run, send=self._send, config={}, _conns={})
 
     def __getattribute__(self, name: str) -> Any:
         answers = object.__getattribute__(self, "__dict__").get("_answers", {})

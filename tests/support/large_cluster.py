@@ -16,7 +16,7 @@ from leadline.config.broker import broker_settings
 from leadline.config.live_settings import LiveSettings
 from leadline.controller.controller import Controller
 from leadline.controller.controller_election import ControllerElection
-from leadline.controller.silence_monitor import NobodyIsSilent
+from leadline.controller.silence_monitor import NoSilenceMonitor
 from leadline.controller.state import RegisteredBroker
 from leadline.coordination import znodes
 from leadline.coordination.registration import RegisteredEndpoint, Registration, encode_registration
@@ -34,7 +34,7 @@ from leadline.wire.messages import (
     UpdateMetadataRequest,
 )
 from tests.support.chance import SeededChance
-from tests.support.memory_tree import MemoryTree
+from tests.support.memory_tree import CountingTree
 
 M = TypeVar("M", bound=Message)
 
@@ -50,7 +50,7 @@ class LargeCluster:
     """`brokers` brokers and `partitions` partitions, three replicas each, all in sync. Broker 0 is the controller."""
 
     def __init__(self, partitions: int, brokers: int) -> None:
-        self.tree = MemoryTree()
+        self.tree = CountingTree()
         self.brokers, self.partitions = brokers, partitions
         self.requests: Counter[str] = Counter()  # by name
         self.request_bytes = 0
@@ -61,7 +61,7 @@ class LargeCluster:
         self._wire = asyncio.Lock()
         self._fill()
         settings = LiveSettings(broker_settings({"log.dirs": "/nowhere", "auto.leader.rebalance.enable": "false"}))
-        election = ControllerElection(self.tree, CONTROLLER, SystemTime(), NobodyIsSilent())
+        election = ControllerElection(self.tree, CONTROLLER, SystemTime(), NoSilenceMonitor())
         self.controller = Controller(election, settings, self._connect, SeededChance())
 
     # The tree

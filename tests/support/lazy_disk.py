@@ -4,8 +4,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 
-from leadline.errors import LogDirFailed, ResourceExhausted
+from leadline.errors import LogDirFailed, ResourceExhausted, StorageError
 from leadline.log.disk_thread import RETRY_MS
+from leadline.log.files import unusable_file
 from leadline.runtime.ports import Job, shortage
 
 T = TypeVar("T")
@@ -14,8 +15,10 @@ T = TypeVar("T")
 class LazyDisk:
     """A peer of `DiskThread`: the same order of jobs, but as late as can be."""
 
-    def __init__(self, directory: str, failed: Callable[[LogDirFailed], None]) -> None:
-        self.directory, self._failed = directory, failed
+    def __init__(
+        self, directory: str, failed: Callable[[LogDirFailed], None], is_there: Callable[[], bool] = lambda: True
+    ) -> None:
+        self.directory, self._failed, self._is_there = directory, failed, is_there
         self._stopped = False
         self.waiting: deque[tuple[str, Callable[[], None]]] = deque()
         self.postponed: list[Callable[[], None]] = []
@@ -62,6 +65,8 @@ class LazyDisk:
         except OSError as error:
             if (lacking := shortage(error)) is not None:
                 raise ResourceExhausted(f"{doing} in {self.directory} failed: {lacking}") from error
+            if unusable_file(error, self.directory) is not None and self._is_there():
+                raise StorageError(f"{doing} in {self.directory} failed: {error}") from error
             raise self._fail(doing, error) from error
 
     def _fail(self, doing: str, error: OSError) -> LogDirFailed:

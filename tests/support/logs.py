@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from leadline.config.topic import LogConfig
-from leadline.errors import LogDirFailed
+from leadline.errors import CorruptFile, LogDirFailed
 from leadline.log import segment_removal
 from leadline.log.compaction import CleanerThrottle, Compaction
 from leadline.log.compaction_request import CleanedGroup, CompactionRequest
+from leadline.log.files import unusable_file
+from leadline.log.local_log import LocalLog
 from leadline.log.log import Log, ReadResult
 from leadline.log.log_context import LogContext
 from leadline.log.producer_state import AppendOrigin
@@ -51,9 +53,19 @@ class LogBench:
         self.clock, self.config = ManualClock(), LogConfig.parse(settings or {})
         self.files: Files = files or OsFiles()
         self.failures: list[LogDirFailed] = []
+        self.unusable: list[CorruptFile] = []  # files that took a log offline
         self.background = InlineBackground(str(parent), self.failures.append)
-        self.context = LogContext(self.clock, SeededChance(), self.files, self.background, self.failures.append)
+        self.context = LogContext(self.clock, SeededChance(), self.files, self.background, self.failed)
         self.directory.mkdir(exist_ok=True)
+
+    def failed(self, log: LocalLog, doing: str, error: OSError | CorruptFile) -> None:
+        """As `LogDirs.log_failed`."""
+        if (unusable := unusable_file(error, log.directory)) is not None:
+            self.unusable.append(unusable)
+            log.go_offline(f"{log.tp} is offline: {unusable}")
+        else:
+            self.failures.append(failure := LogDirFailed(log.parent, f"{doing} {log.tp}", error))
+            log.go_offline(f"{log.tp} is offline: {failure}")
 
     def open(
         self, *, clean: bool = True, recovery_point: Offset = 0, log_start: Offset = 0, contiguous: bool = False

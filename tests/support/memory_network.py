@@ -159,6 +159,15 @@ class MemoryTransport(asyncio.Transport):
         assert isinstance(room, memoryview)
         self._protocol.buffer_updated(self._received.take(room))
 
+    def pause_reading(self) -> None:
+        self._received.readable.watch(None)
+
+    def resume_reading(self) -> None:
+        self._received.readable.watch(self._readable)
+
+    def close(self) -> None:
+        self.abort()
+
     def abort(self) -> None:
         if self._received.readable._call is None:
             return
@@ -207,6 +216,7 @@ class MemoryNetwork:
     def __init__(self, files: Files | None = None) -> None:
         self._files: Files = files or OsFiles()
         self.listening: dict[int, MemoryListeningSocket] = {}
+        self.addresses = {"localhost": ["127.0.0.1"]}  # of hosts, by name
         self.transports: list[MemoryTransport] = []
 
     def listen(self, host: str, port: int, backlog: int) -> ListeningSocket:
@@ -215,7 +225,7 @@ class MemoryNetwork:
         return self.listening[port]
 
     async def connect(self, protocol: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None = None) -> P:
-        assert tls is None, "this network has no TLS for those who connect"
+        assert tls is None, "this network has no TLS for clients"
         await asyncio.sleep(0)
         if port not in self.listening:
             raise ConnectionRefusedError(111, "nobody listens in memory")
@@ -227,3 +237,12 @@ class MemoryNetwork:
 
     def reset(self, transport: asyncio.Transport) -> None:
         transport.abort()
+
+    async def addresses_of(self, host: str) -> list[str]:
+        await asyncio.sleep(0)
+        if host not in self.addresses:
+            raise OSError(-2, "Name or service not known")
+        return self.addresses[host]
+
+    def host_name(self) -> str:
+        return "localhost"

@@ -4,6 +4,7 @@ with namespaces("zookeeper", "broker1", "client") as net:
     with net.inside("broker1"):             what this thread starts or opens in here is on that host
         ...
     net.lose("broker1", "client")           no packet from the first reaches the second; the other way is open
+    net.slow("broker1", "32kbit")           what it sends to anybody waits for its turn
     net.mend()
 
 All hosts hang on one bridge, which is in a namespace of its own: nothing outside is touched. A way is cut by telling
@@ -25,6 +26,7 @@ import pytest
 NAMES = Path("/run/netns")  # where `ip netns` keeps them
 NOBODY = "02:00:00:00:00:01"  # a link address that no host has
 SUBNET = "10.83.71"
+QUEUE = "3s"  # the longest that a packet waits on a slow way; then it is dropped
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -35,6 +37,7 @@ class Namespaces:
         self._prefix = f"leadline-{os.getpid()}-"
         self._made: list[str] = []
         self._lost: set[tuple[str, str]] = set()
+        self._slow: set[tuple[str, str]] = set()  # namespace and device
 
     def make(self) -> None:
         hub = self._add("hub")
@@ -74,10 +77,21 @@ class Namespaces:
             self.lose(one, other)
             self.lose(other, one)
 
+    def slow(self, host: str, rate: str, *, incoming: bool = False) -> None:
+        """What it sends, or what is sent to it, passes at this rate: in the words of tc, such as 32kbit."""
+        port = f"port{list(self.addresses).index(host) + 1}"
+        name, device = (self._name("hub"), port) if incoming else (self._name(host), "eth0")
+        _tc("-n", name, "qdisc", "replace", "dev", device, "root", "tbf", "rate", rate, "burst", "4kb",
+            "latency", QUEUE)  # fmt: skip
+        self._slow.add((name, device))
+
     def mend(self) -> None:
         while self._lost:
             sender, receiver = self._lost.pop()
             _ip("-n", self._name(sender), "neighbour", "delete", self.addresses[receiver], "dev", "eth0")
+        while self._slow:
+            name, device = self._slow.pop()
+            _tc("-n", name, "qdisc", "delete", "dev", device, "root")
 
     def _name(self, host: str) -> str:
         return f"{self._prefix}{host}"
@@ -103,9 +117,17 @@ def namespaces(*hosts: str) -> Iterator[Namespaces]:
 
 
 def _ip(*words: str) -> None:
-    done = subprocess.run(["ip", *words], capture_output=True, text=True)
+    _run("ip", *words)
+
+
+def _tc(*words: str) -> None:
+    _run("tc", *words)
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        raise RuntimeError(f"ip {' '.join(words)}: {done.stderr.strip()}")
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
 
 
 def _enter(namespace: int) -> None:

@@ -1,12 +1,15 @@
 """What can be taken away from a pipeline while it runs, besides its process and its broker."""
 
 import os
+import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
+from pyspark.sql import SparkSession
 
 
 def kill_workers(driver: int) -> None:
@@ -16,6 +19,23 @@ def kill_workers(driver: int) -> None:
             parent = process.parent()
             if parent is not None and "pyspark.daemon" in " ".join(parent.cmdline()):
                 process.kill()
+
+
+@contextmanager
+def own_disks(spark: SparkSession, place: Path, scratch: Path) -> Iterator[None]:
+    """Tasks see an empty disk of their own at this place, as on another machine."""
+    space = ["unshare", "--mount"] if os.getuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
+    script = scratch / "python-with-its-own-disk"
+    mount = f"mount -t tmpfs tmpfs {shlex.quote(str(place))}"
+    inner = shlex.quote(f'{mount} && exec {shlex.quote(sys.executable)} "$@"')
+    script.write_text(f'#!/bin/sh\nexec {shlex.join(space)} sh -c {inner} sh "$@"\n')
+    script.chmod(0o755)
+    context, before = spark.sparkContext, spark.sparkContext.pythonExec
+    context.pythonExec = str(script)
+    try:
+        yield
+    finally:
+        context.pythonExec = before
 
 
 @contextmanager

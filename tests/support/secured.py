@@ -17,6 +17,7 @@ from kazoo.client import KazooClient
 from leadline.cluster.broker_client import TcpBrokerClient
 from leadline.cluster.broker_login import PeerSecurity
 from leadline.config.authorizer import ACL_AUTHORIZER
+from leadline.runtime.network import TcpNetwork
 from leadline.security.acls import AclOperation, AclPermission, PatternType, ResourceType
 from leadline.security.sasl_client_authenticator import SaslClientAuthenticator
 from leadline.security.scram import ScramClient
@@ -78,17 +79,23 @@ class ClusterSecurity:
             "ssl.ca.location": str(self._trusted),
         }
 
-    def ask(self, port: int, request: Message, kind: type[M], version: int, user: str = ADMIN) -> M:
-        """A request of a user to a broker, by the client that brokers use among themselves."""
-        tls = ssl.create_default_context(cafile=str(self._trusted))
-        scram, password = self._mechanism, Secret.of(PASSWORDS[user])
+    def ask(
+        self, port: int, request: Message, kind: type[M], version: int, user: str = ADMIN, hmac: str | None = None
+    ) -> M:
+        """A request of a user to a broker, by the client that brokers use among themselves.
 
-        def new_login() -> SaslClientAuthenticator:
-            return SaslClientAuthenticator(scram.mechanism_name, ScramClient(scram, user, password, "clientnonce"))
+        `hmac`: of a delegation token, whose id then is the user.
+        """
+        tls = ssl.create_default_context(cafile=str(self._trusted))
+        scram, password = self._mechanism, Secret.of(PASSWORDS[user] if hmac is None else hmac)
+
+        def new_login(host: str) -> SaslClientAuthenticator:
+            client = ScramClient(scram, user, password, "clientnonce", hmac is not None)
+            return SaslClientAuthenticator(scram.mechanism_name, client)
 
         async def exchange() -> M:
             security = PeerSecurity(listener="SECURE", tls=tls, new_login=new_login)
-            client = TcpBrokerClient("127.0.0.1", port, user, security=security)
+            client = TcpBrokerClient("127.0.0.1", port, user, TcpNetwork(), security=security)
             try:
                 return await client.ask(request, kind, version, ANSWER_S)
             finally:
@@ -98,12 +105,12 @@ class ClusterSecurity:
 
     def add_user(self, port: int, user: str) -> None:
         """By a request to the controller."""
-        salted = salted_password(self._mechanism, Secret.of(LATER[user]), user.encode(), ITERATIONS)
+        salted = salted_password(self._mechanism, Secret.of(LATER[user]), _salt(user), ITERATIONS)
         upsertion = m.AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
             name=user,
             mechanism=self._mechanism.value,
             iterations=ITERATIONS,
-            salt=user.encode(),
+            salt=_salt(user),
             salted_password=salted.reveal(),
         )
         request = m.AlterUserScramCredentialsRequest(upsertions=[upsertion])
@@ -114,7 +121,7 @@ class ClusterSecurity:
         """The nodes of all users, by path."""
         nodes, name = {}, self._mechanism.mechanism_name
         for user, password in PASSWORDS.items():
-            credential = credential_of_password(self._mechanism, Secret.of(password), user.encode(), ITERATIONS)
+            credential = credential_of_password(self._mechanism, Secret.of(password), _salt(user), ITERATIONS)
             config = f'{{"{name}":"{credential_text(credential)}"}}'
             nodes[f"/config/users/{user}"] = f'{{"version":1,"config":{config}}}'.encode()
         return nodes
@@ -129,6 +136,10 @@ class ClusterSecurity:
         finally:
             tree.stop()
             tree.close()
+
+
+def _salt(user: str) -> bytes:
+    return f"salt-of-{user}".encode()
 
 
 def acl(resource: ResourceType, name: str, user: str) -> m.CreateAclsRequest.AclCreation:

@@ -5,14 +5,16 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 from leadline.broker.broker import Broker
+from leadline.broker.ports import Ports
 from leadline.config.authorizer import ACL_AUTHORIZER
 from leadline.config.broker import broker_settings
 from leadline.runtime.event_loop import EventLoop
+from leadline.security.acls import CLUSTER_NAME, AclOperation, AclPermission, PatternType, ResourceType
 from leadline.security.plain import PLAIN
 from leadline.security.scram import ScramClient
 from leadline.security.scram_credentials import ScramMechanism, salted_password
@@ -26,6 +28,7 @@ TOKEN_KEY, ENCODER_SECRET = "key-of-all-tokens", "secret-of-the-encoder"
 ITERATIONS = 4096
 SCRAM = ScramMechanism.SCRAM_SHA_256
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 LISTENERS = ("PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL", "SSL")
 START_S = 60
 
@@ -65,6 +68,43 @@ class SecuredBroker:
             connection.reader = connection.socket.makefile("rb")
         return connection
 
+    def client_properties(self, user: str, password: str) -> dict[str, str]:
+        """Those of Kafka's clients, for a login by SCRAM over TLS."""
+        return {
+            "bootstrap.servers": f"localhost:{self.broker.addresses['SASL_SSL'].port}",
+            "security.protocol": "SASL_SSL",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self._folder / "ca.pem"),
+            "sasl.mechanism": SCRAM.mechanism_name,
+            "sasl.jaas.config": f'{SCRAM_MODULE} required username="{user}" password="{password}";',
+        }
+
+    def write_client_properties(self, user: str, password: str) -> Path:
+        file = self._folder / f"{user}.properties"
+        properties = self.client_properties(user, password)
+        file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        return file
+
+    def allow(self, rights: Iterable[tuple[str, str, str]]) -> None:
+        """Users, resources as `topic:t` or `cluster`, and operations as `read,write`."""
+        creations = [
+            m.CreateAclsRequest.AclCreation(
+                resource_type=ResourceType[kind.upper()],
+                resource_name=name or CLUSTER_NAME,
+                resource_pattern_type=PatternType.LITERAL,
+                principal=f"User:{user}",
+                host="*",
+                operation=AclOperation[operation.upper()],
+                permission_type=AclPermission.ALLOW,
+            )
+            for user, resource, operations in rights
+            for kind, _, name in [resource.partition(":")]
+            for operation in operations.split(",")
+        ]
+        with closing(self.connect()) as admin:
+            answer = admin.ask(m.CreateAclsResponse, m.CreateAclsRequest(creations=creations), 3)
+        assert {result.error_code for result in answer.results} == {0}, answer
+
     def add_scram_user(
         self, name: str = "alice", password: str = SCRAM_PASSWORD, mechanism: ScramMechanism = SCRAM
     ) -> None:
@@ -83,7 +123,7 @@ def secured_broker(folder: Path, changes: Mapping[str, str] | None = None) -> It
     started, stop, brokers, failures = threading.Event(), threading.Event(), list[Broker](), list[BaseException]()
 
     async def main() -> None:
-        broker = Broker(broker_settings(settings(folder) | dict(changes or {})))
+        broker = Broker(broker_settings(settings(folder) | dict(changes or {})), Ports())
         await broker.start()
         brokers.append(broker)
         started.set()
@@ -129,9 +169,14 @@ def log_in_plain(
 
 
 def log_in_scram(
-    connection: Connection, name: str = "alice", password: str = SCRAM_PASSWORD, *, by_token: bool = False
+    connection: Connection,
+    name: str = "alice",
+    password: str = SCRAM_PASSWORD,
+    mechanism: ScramMechanism = SCRAM,
+    *,
+    by_token: bool = False,
 ) -> m.SaslAuthenticateResponse:
-    handshake(connection, SCRAM.mechanism_name)
-    client = ScramClient(SCRAM, name, Secret.of(password), "nonce-of-the-client", by_token)
+    handshake(connection, mechanism.mechanism_name)
+    client = ScramClient(mechanism, name, Secret.of(password), "nonce-of-the-client", by_token)
     first = authenticate(connection, client.answer(b""))
     return authenticate(connection, client.answer(first.auth_bytes))

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple, Never
 from uuid import UUID
 
-from leadline.config.broker import broker_settings
 from leadline.coordinator.marker_channel import MarkerChannel
 from leadline.coordinator.marker_writer import MarkerWriter
 from leadline.coordinator.transaction import ProducerIdAndEpoch
@@ -27,16 +26,17 @@ from leadline.replication.partition import LeaderAndIsr
 from leadline.replication.replicas import Replicas
 from tests.support.dirs import log_dirs, opened
 from tests.support.logs import ManualClock, whole_log
+from tests.support.settings import live_settings
 
 JOURNAL = TopicPartition(TRANSACTIONS_TOPIC, 0)
-CONFIG = broker_settings({}).broker
+SETTINGS = live_settings()
 
 
 class MortalReplicas(Replicas):
     """Counts what is written; killed before one of the writes, nothing is written any more."""
 
     def __init__(self, dirs: LogDirs) -> None:
-        super().__init__(dirs, 1)
+        super().__init__(dirs, 1, SETTINGS)
         self.writes_left: int | None = None
 
     def append(
@@ -70,10 +70,8 @@ class Node:
             return producer_ids[-1]
 
         self.markers = MarkerWriter(replicas, clock, self)
-        markers = MarkerChannel(replicas.me, self.markers, self, NobodyElse())
-        self.transactions = TransactionCoordinator(
-            replicas, clock, lambda: CONFIG, markers, lambda: 1, next_producer_id
-        )
+        markers = MarkerChannel(replicas.me, self.markers, self, NobodyElse(), SETTINGS)
+        self.transactions = TransactionCoordinator(replicas, clock, SETTINGS, markers, lambda: 1, next_producer_id)
 
     def transaction_ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
         self.offsets_ended.append((partition, producer_id, committed))

@@ -62,10 +62,10 @@ class Connection:
         return parse_response(kind, self._receive(), version)[1]
 
     def _receive(self) -> memoryview:
-        (size,) = _SIZE.unpack(self._exactly(4))
-        return self._exactly(size)
+        (size,) = _SIZE.unpack(self.receive_exactly(4))
+        return self.receive_exactly(size)
 
-    def _exactly(self, size: int) -> memoryview:
+    def receive_exactly(self, size: int) -> memoryview:
         if size > len(self._buffer):
             self._buffer = bytearray(size)
         view, got = memoryview(self._buffer)[:size], 0
@@ -127,7 +127,10 @@ def delete_topic(port: int, name: str) -> None:
 
 
 class Producer:
-    """The same batch again and again, to the partitions of a topic in turns; it must be the only one there."""
+    """The same batch again and again, to the partitions of a topic in turns; it must be the only one there.
+
+    `requests`: one for each batch instead, to one partition; as many as are sent in all.
+    """
 
     def __init__(
         self,
@@ -139,10 +142,12 @@ class Producer:
         partitions: int = 1,
         acks: int = 1,
         connect: Connect = Connection,
+        requests: Sequence[bytes] = (),
     ) -> None:
         self._sock = connect(port).sock
         self._records, self._partitions = records, partitions
-        self._requests = [produce_request(topic, n, batch, acks) for n in range(partitions)]
+        self._requests = requests or [produce_request(topic, n, batch, acks) for n in range(partitions)]
+        self._different = len(self._requests)
         name = len(topic.encode())
         self._reply = Struct(f">ii6x{name}x4xihq20x")  # size, correlation id, partition, error, base offset
         self._buffer = memoryview(bytearray(IN_FLIGHT * self._reply.size))
@@ -153,12 +158,12 @@ class Producer:
 
     def send(self, count: int, in_flight: int = IN_FLIGHT) -> None:
         """So many requests, some of them on their way at a time; until all are answered."""
-        send, receive, requests, partitions = self._sock.sendall, self._sock.recv_into, self._requests, self._partitions
+        send, receive, requests, different = self._sock.sendall, self._sock.recv_into, self._requests, self._different
         buffer, step, check = self._buffer, self._reply.size, self._check
         sent, answered, end, held = self._sent, self._answered, self._sent + count, 0
         while answered < end:
             while sent < end and sent - answered < in_flight:
-                send(requests[sent % partitions])
+                send(requests[sent % different])
                 sent += 1
             got = receive(buffer[held:])
             if not got:
@@ -194,10 +199,10 @@ class Producer:
         return times
 
 
-def produce_request(topic: str, partition: int, batch: bytes, acks: int) -> bytes:
+def produce_request(topic: str, partition: int, batch: bytes, acks: int, transactional_id: str | None = None) -> bytes:
     data = ProduceRequest.PartitionProduceData(index=partition, records=batch)
     topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
-    request = ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=topics)
+    request = ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=30_000, topic_data=topics)
     return frame(request, PRODUCE_VERSION, correlation_id=partition)
 
 

@@ -9,7 +9,7 @@ import ssl
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import closing
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 from leadline.config.authorizer import ACL_AUTHORIZER
@@ -22,7 +22,6 @@ from leadline.wire.messages import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from tests.bench.batches import Maker
 from tests.bench.load.brokers import Broker, pairs
 from tests.bench.load.client import Connection, Producer, Refused, create_topics, delete_topic, fetch_all
 from tests.bench.load.steady import LARGE, SMALL, Load
@@ -99,11 +98,6 @@ def create_acls(port: int) -> None:
             raise Refused(f"creating ACLs was answered with {codes}")
 
 
-@cache
-def _batch(load: Load) -> bytes:
-    return bytes(Maker(load.records, load.value_bytes).batch())
-
-
 class Round:
     """One broker in one round, with topics of its own."""
 
@@ -117,20 +111,20 @@ class Round:
 
     def produce(self, load: Load) -> Values:
         count, what = self.count(load), f"produce {load.name}"
-        sizes = {"records": load.records, "partitions": load.partitions}
         topic, port = self.topics[load], self.broker.secure_port
-        with closing(Producer(port, topic, _batch(load), connect=connect, **sizes)) as producer:
+        producer = Producer(port, topic, load.batch, records=load.records, partitions=load.partitions, connect=connect)
+        with closing(producer):
             spent = self.broker.measure(partial(producer.send, count))
         if load is SMALL:
             return {what: count / spent.seconds, f"{what}: CPU per request": spent.cpu_seconds / count * 1e6}
-        megabytes = count * len(_batch(load)) / 1e6
+        megabytes = count * len(load.batch) / 1e6
         return {what: megabytes / spent.seconds, f"{what}: CPU": spent.cpu_seconds * 1e3 / megabytes}
 
     def fetch(self, load: Load) -> Values:
         ends = [self.count(load) // load.partitions * load.records] * load.partitions
         topic, port, fetched = self.topics[load], self.broker.secure_port, list[int]()
         spent = self.broker.measure(lambda: fetched.append(fetch_all(port, topic, ends, connect)))
-        same(f"bytes of {load.name} produced and fetched", self.count(load) * len(_batch(load)), fetched[0])
+        same(f"bytes of {load.name} produced and fetched", self.count(load) * len(load.batch), fetched[0])
         megabytes, what = fetched[0] / 1e6, f"fetch {load.name}"
         return {what: megabytes / spent.seconds, f"{what}: CPU": spent.cpu_seconds * 1e3 / megabytes}
 

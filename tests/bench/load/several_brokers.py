@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
@@ -23,7 +22,6 @@ from typing import NamedTuple
 import psutil
 
 from leadline.wire.messages import CreateTopicsRequest, CreateTopicsResponse, MetadataRequest, MetadataResponse
-from tests.bench.batches import Maker
 from tests.bench.load.brokers import PATIENCE_S, SETTINGS, Broker, kafka
 from tests.bench.load.client import (
     HOST,
@@ -200,15 +198,10 @@ def _produce(run: Run, group: BrokerGroup, load: Load, n: int, generators: Proce
 
 def _generate(port: int, topic: str, load: Load, count: int) -> Generated:
     """In a process of its own."""
-    with closing(Producer(port, topic, _batch(load), records=load.records)) as producer:
+    with closing(Producer(port, topic, load.batch, records=load.records)) as producer:
         began, cpu = time.perf_counter(), time.process_time()
         producer.send(count)
         return Generated(time.perf_counter() - began, time.process_time() - cpu)
-
-
-@cache
-def _batch(load: Load) -> bytes:
-    return bytes(Maker(load.records, load.value_bytes).batch())
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 
+from leadline.records.compression import Codec
 from leadline.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 from tests.bench.batches import Maker
 from tests.bench.load.brokers import Broker, Pair, pairs
@@ -34,6 +35,11 @@ class Load:
     partitions: int
     full: int  # requests in one round
     quick: int
+    codec: Codec = Codec.NONE
+
+    @property
+    def batch(self) -> bytes:
+        return _batch(self.records, self.value_bytes, self.codec)
 
 
 SMALL = Load("small", "1 x 100 B", 1, 100, 1, 30_000, 1000)
@@ -118,22 +124,22 @@ def _rows(ours: Samples, theirs: Samples) -> list[Row]:
 class Round:
     """One broker in one round, with topics of its own."""
 
-    def __init__(self, run: Run, broker: Broker, n: int) -> None:
+    def __init__(self, run: Run, broker: Broker, n: int, loads: Sequence[Load] = LOADS) -> None:
         self.run, self.broker = run, broker
-        self.topics = {load: f"{load.topic}-{n}" for load in LOADS}
+        self.topics = {load: f"{load.topic}-{n}" for load in loads}
         create_topics(broker.port, {topic: load.partitions for load, topic in self.topics.items()})
 
     def count(self, load: Load) -> int:
         return self.run.sized(load.full, load.quick)
 
     def megabytes(self, load: Load) -> float:
-        return self.count(load) * len(_batch(load)) / 1e6
+        return self.count(load) * len(load.batch) / 1e6
 
     def producer(self, load: Load, acks: int) -> Producer:
         return Producer(
             self.broker.port,
             self.topics[load],
-            _batch(load),
+            load.batch,
             records=load.records,
             partitions=load.partitions,
             acks=acks,
@@ -147,8 +153,8 @@ class Round:
 
 
 @cache
-def _batch(load: Load) -> bytes:
-    return bytes(Maker(load.records, load.value_bytes).batch())
+def _batch(records: int, value_bytes: int, codec: Codec) -> bytes:
+    return bytes(Maker(records, value_bytes, codec=codec).batch())
 
 
 def _produce(load: Load, one: Round) -> Values:
@@ -165,7 +171,7 @@ def _fetch(load: Load, one: Round) -> Values:
     ends = [one.count(load) // load.partitions * load.records] * load.partitions
     fetched = list[int]()
     spent = one.broker.measure(lambda: fetched.append(fetch_all(one.broker.port, one.topics[load], ends)))
-    same(f"bytes of {load.name} produced and fetched", one.count(load) * len(_batch(load)), fetched[0])
+    same(f"bytes of {load.name} produced and fetched", one.count(load) * len(load.batch), fetched[0])
     megabytes, what = one.megabytes(load), f"fetch {load.name}"
     return {what: megabytes / spent.seconds, f"{what}: CPU": spent.cpu_seconds * 1e3 / megabytes}
 

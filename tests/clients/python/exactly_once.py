@@ -13,9 +13,13 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 WAIT_S = 60
 
 
-def main(bootstrap: str, source: str, target: str, name: str) -> None:
+def main(bootstrap: str, source: str, target: str, name: str, *settings: str) -> None:
+    """`settings`: NAME=VALUE of both clients."""
     # Else, when its only broker was away, librdkafka 2.16 may go on waiting for a coordinator that it has let go of.
-    common = {"bootstrap.servers": bootstrap, "log_level": 0, "metadata.recovery.strategy": "none"}
+    common: dict[str, str | int] = {
+        "bootstrap.servers": bootstrap, "log_level": 0, "metadata.recovery.strategy": "none",
+        **dict(setting.split("=", 1) for setting in settings),
+    }  # fmt: skip
     while _goes_on():
         producer = Producer(common | {"transactional.id": name, "linger.ms": 1})
         consumer = Consumer(
@@ -47,7 +51,12 @@ def _goes_on() -> bool:
 
 
 def _one_transaction(producer: Producer, consumer: Consumer, target: str) -> None:
-    records = [record for record in consumer.consume(20, 0.1) if record.error() is None]
+    records = []
+    for record in consumer.consume(20, 0.1):
+        if (error := record.error()) is None:
+            records.append(record)
+        elif error.fatal():
+            raise KafkaException(error)
     if not records:
         return
     producer.begin_transaction()

@@ -109,12 +109,12 @@ def broker(
 ) -> Iterator[Broker]:
     """A broker with its data in `dir`/data, known to the controller. `log_segment_bytes=9` sets log.segment.bytes.
 
-    `options`: of its JVM.
+    `options`: of its JVM. `port`: a free one, unless it is given.
 
     Listeners, where they are given, have one without security on $port.
     One that was killed comes back once its session is over: zookeeper.session.timeout.ms, 18 s unless given.
     """
-    port = _free_port()
+    port = int(str(settings.pop("port", 0))) or _free_port()
     connect = zookeeper if isinstance(zookeeper, str) else zookeeper.connect
     own_settings = {name if "." in name else name.replace("_", "."): str(value) for name, value in settings.items()}
     own_settings = {name: value.replace("$port", str(port)) for name, value in own_settings.items()}

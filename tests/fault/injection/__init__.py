@@ -1,0 +1,1 @@
+"""Faults that are injected into a cluster of real processes under load, for `make fault`."""
