@@ -201,7 +201,7 @@ def test_groups_go_on_over_there_where_they_stopped(both: Both) -> None:
     ends = mirror.source.latest(here, committed=True)
     mirror.source.commit(group, {tp: end // 2 for tp, end in ends.items()})
     assert until_done(mirror)[-1].groups == 1
-    there = mirror.target.committed(group)
+    there = mirror.target.committed(group, [TopicPartition(f"copy.{tp.topic}", tp.partition) for tp in here])
     assert {tp.partition: note.offset for tp, note in there.items()} == {
         tp.partition: mirror.map.translate(TopicPartition(f"copy.{both.topic}", tp.partition), end // 2)
         for tp, end in ends.items()

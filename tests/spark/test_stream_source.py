@@ -82,7 +82,8 @@ def test_progress_is_committed_to_a_group_of_the_streams_own(topic: SourceTopic)
     group = Positions.from_json(stream.at).group
     assert group.startswith("mine-")
     with ClusterClient({"bootstrap.servers": topic.broker.bootstrap}) as cluster:
-        assert {tp.partition: note.offset for tp, note in cluster.committed(group).items()} == {0: 5, 1: 5}
+        committed = cluster.committed(group, cluster.existing_topics([topic.name])[topic.name].partitions)
+        assert {tp.partition: note.offset for tp, note in committed.items()} == {0: 5, 1: 5}
 
 
 def test_progress_is_committed_where_the_options_say(topic: SourceTopic) -> None:
@@ -95,8 +96,9 @@ def test_progress_is_committed_where_the_options_say(topic: SourceTopic) -> None
     silent.next()
     silent.reader.commit(stream.at)
     with ClusterClient({"bootstrap.servers": topic.broker.bootstrap}) as cluster:
-        assert cluster.committed("ours")[TopicPartition(topic.name, 1)].offset == 5
-        assert cluster.committed("theirs") == {}
+        partitions = cluster.existing_topics([topic.name])[topic.name].partitions
+        assert cluster.committed("ours", partitions)[TopicPartition(topic.name, 1)].offset == 5
+        assert cluster.committed("theirs", partitions) == {}
 
 
 def test_lag_is_reported(topic: SourceTopic) -> None:

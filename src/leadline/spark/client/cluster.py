@@ -341,20 +341,19 @@ class ClusterClient:
 
         return self.retry(once)
 
-    def committed(
-        self, group: str, partitions: Collection[TopicPartition] | None = None
-    ) -> dict[TopicPartition, "GroupOffset"]:
-        """The offsets that a group has committed, of some partitions or all; waits for pending transactions."""
+    def committed(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, "GroupOffset"]:
+        """The offsets that a group has committed; waits for pending transactions.
+
+        A request for all partitions does not wait for a pending first commit of a partition: Kafka lists the committed.
+        """
 
         def ask(connection: BlockingConnection) -> dict[TopicPartition, GroupOffset]:
-            topics = None
-            if partitions is not None:
-                topics = [
-                    OffsetFetchRequest.OffsetFetchRequestTopic(
-                        name=name, partition_indexes=[tp.partition for tp in of_topic]
-                    )
-                    for name, of_topic in by_topic(partitions).items()
-                ]
+            topics = [
+                OffsetFetchRequest.OffsetFetchRequestTopic(
+                    name=name, partition_indexes=[tp.partition for tp in of_topic]
+                )
+                for name, of_topic in by_topic(partitions).items()
+            ]
             request = OffsetFetchRequest(group_id=group, topics=topics, require_stable=True)
             answer = connection.ask(request, OffsetFetchResponse)
             parts = {

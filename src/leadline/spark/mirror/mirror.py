@@ -147,13 +147,13 @@ class Mirror:
         at = resolution.current_offsets(
             self.source, resolution.resolve_topics(self.source, self.spec.topics), committed=True
         )
-        if self._start_offsets(self._positions(), at) == at.latest:
+        if self._start_offsets(self._positions(at), at) == at.latest:
             moved, busy = self._translate(at)
             return RoundSummary(0, 0, 0, 0, NO_TIMESTAMP, time.monotonic() - started, moved, busy)
         self._prepare(at)
         transaction = ClientTransaction(self.target, self.id, TRANSACTION_MS)
         transaction.begin()  # from here on no other mirror can commit positions
-        places = self._positions()
+        places = self._positions(at)
         start = self._start_offsets(places, at)
         sizes = resolution.bytes_per_offset(self.source, at.earliest, at.latest)
         end = admit(start, at.latest, sizes, max_bytes=self.spec.batch_bytes)
@@ -175,9 +175,10 @@ class Mirror:
     def _target_of(self, tp: TopicPartition) -> TopicPartition:
         return TopicPartition(self.spec.prefix + tp.topic, tp.partition)
 
-    def _positions(self) -> dict[TopicPartition, CopyPosition]:
+    def _positions(self, at: ClusterOffsets) -> dict[TopicPartition, CopyPosition]:
         """The positions, by target partition."""
-        return {tp: CopyPosition.of(note, self.id) for tp, note in self.target.committed(self.id).items()}
+        committed = self.target.committed(self.id, [self._target_of(tp) for tp in at.latest])
+        return {tp: CopyPosition.of(note, self.id) for tp, note in committed.items()}
 
     def _prepare(self, at: ClusterOffsets) -> None:
         for name in {tp.topic for tp in at.latest} - self._ready_topics:

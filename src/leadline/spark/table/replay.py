@@ -208,7 +208,5 @@ def check_partitions(cluster: ClusterClient, spec: ReplaySpec, ends: Mapping[int
 
 def positions_of(cluster: ClusterClient, spec: ReplaySpec) -> dict[int, Offset]:
     """The next offset of the source, for each partition."""
-    noted = cluster.committed(spec.id)
-    return {
-        tp.partition: int(json.loads(note.metadata)["next"]) for tp, note in noted.items() if tp.topic == spec.topic
-    }
+    committed = cluster.committed(spec.id, cluster.existing_topics([spec.topic])[spec.topic].partitions)
+    return {tp.partition: int(json.loads(note.metadata)["next"]) for tp, note in committed.items()}

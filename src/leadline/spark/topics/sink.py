@@ -17,7 +17,7 @@ batch of a stream, the same transaction commits a note that this batch of this q
 import json
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -254,9 +254,10 @@ class BatchNote:
     def remark(self) -> str:
         return json.dumps({"batch": self.batch})
 
-    def is_committed(self, cluster: ClusterClient) -> bool:
-        """Whether the note of this batch, or of a later one, is committed."""
-        return any(_batch(offset.metadata) >= self.batch for offset in cluster.committed(self.group).values())
+    def is_committed(self, cluster: ClusterClient, topics: Collection[str]) -> bool:
+        """Whether the note of this batch, or of a later one, is committed for a partition of the topics."""
+        partitions = [tp for topic in cluster.existing_topics(topics).values() for tp in topic.partitions]
+        return any(_batch(note.metadata) >= self.batch for note in cluster.committed(self.group, partitions).values())
 
 
 def _batch(remark: str) -> int:
@@ -271,10 +272,11 @@ def write_once(
 ) -> bool:
     """Sends all staged batches and the note in one transaction; False if the note was committed before."""
     transaction.begin()  # first: from here on no other writer can commit the note
-    if note is not None and note.is_committed(cluster):
+    written = {piece.tp for left in lefts for piece in left.staged.pieces}
+    if note is not None and note.is_committed(cluster, {tp.topic for tp in written}):
         return False
     try:
-        transaction.add({piece.tp for left in lefts for piece in left.staged.pieces})
+        transaction.add(written)
         with staged_batches(lefts) as batches:
             transaction.send(batches)
         if note is not None:
