@@ -37,7 +37,7 @@ from tests.support.logs import batch
 from tests.support.secured import BROKER, PASSWORDS, STRANGER, ClusterSecurity
 from tests.support.waiting import eventually
 
-PATIENCE_S = 120
+PATIENCE_S = 400  # more than `eventually` has, which says what did not happen
 SILENCE_S = 0.5
 ALLOWED = re.compile(r"Principal = (User:\w+) is Allowed Operation = ClusterAction .* for request = (\w+)")
 OwnSettings = Callable[[ClusterSecurity], Mapping[str, str]]
@@ -188,8 +188,11 @@ def test_brokers_replicate_over_logins_that_have_an_end(tmp_path: Path, caplog: 
                 await produce(brokers[0], 1)
                 records += 3
                 await asyncio.sleep(0.1)
-            await eventually(lambda: all(log_end(broker) == records for broker in brokers))
-            await eventually(lambda: isr(brokers[0]) == {0, 1, 2})
+            await eventually(
+                lambda: all(log_end(broker) == records for broker in brokers),
+                lambda: f"{records} records on all of {[log_end(broker) for broker in brokers]}",
+            )
+            await eventually(lambda: isr(brokers[0]) == {0, 1, 2}, lambda: f"all in sync: {isr(brokers[0])}")
 
     asyncio.run(main())
     for password in PASSWORDS.values():
