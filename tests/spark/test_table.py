@@ -75,9 +75,7 @@ def test_all_records_are_in_the_table_once_batch_after_batch(made: Made, kind: s
     pipeline.check(300)
     with ClusterClient(pipeline.spec.properties) as cluster:
         partitions = cluster.existing_topics([feed.topic])[feed.topic].partitions
-        committed = {
-            tp.partition: note.offset for tp, note in cluster.committed("table-of-orders", partitions).items()
-        }
+        committed = {tp.partition: note.offset for tp, note in cluster.committed("table-of-orders", partitions).items()}
     state = pipeline.table.state()
     assert state is not None
     assert committed == state.progress.offsets

@@ -160,7 +160,6 @@ COVERED_BY = {
     "spark/table/replay.py": "spark/test_replay.py",
     "spark/table/table_writer.py": "unit/spark/jobs/test_job_runner.py",
     "spark/table/verification.py": "unit/cli/pipeline/test_verify.py",
-    "spark/topics/sink.py": "unit/spark/topics/test_staging.py",
     "spark/topics/source.py": "spark/test_batch_source.py",
     "testing/async_cluster.py": "unit/testing/test_cluster.py",
     "testing/broker_files.py": "unit/testing/test_cluster.py",

@@ -119,11 +119,13 @@ async def _once_settled(
     peer_monitor: PeerMonitor,
     unauthorized: Mapping[str, _Topic],
 ) -> MetadataResponse | LongResponse:
-    """A client often requests single topics because their leaders are gone."""
-    cached = ctx.services.metadata.topics
+    """A client often requests single topics because their leaders are gone, and none because the controller is."""
+    cluster = ctx.services.metadata
 
     def leaders() -> set[BrokerId]:
-        topics = [cached[name] for name in names if name in cached and name not in unauthorized]
+        if not names:
+            return {cluster.controller}
+        topics = [cluster.topics[name] for name in names if name in cluster.topics and name not in unauthorized]
         return {partition.leader for topic in topics for partition in topic.partitions.values()}
 
     await peer_monitor.settled(leaders)
@@ -283,15 +285,17 @@ def _endpoints(brokers: Iterable[BrokerInfo], ctx: Context) -> list[tuple[int, E
     ]
 
 
-def describe_cluster(request: DescribeClusterRequest, ctx: Context) -> DescribeClusterResponse:
+async def describe_cluster(request: DescribeClusterRequest, ctx: Context) -> DescribeClusterResponse:
     """DescribeCluster, v0-1.  v1 endpoint type: brokers (1) only, as there are no separate controllers."""
-    cluster = ctx.services.metadata
+    cluster, peer_monitor = ctx.services.metadata, ctx.services.peer_monitor
     if request.endpoint_type != BROKERS:
         is_controllers = request.endpoint_type == CONTROLLERS
         return DescribeClusterResponse(
             error_code=MISMATCHED_ENDPOINT_TYPE if is_controllers else UNSUPPORTED_ENDPOINT_TYPE,
             error_message=WRONG_ENDPOINT if is_controllers else f"Unsupported endpoint type {request.endpoint_type}",
         )
+    if peer_monitor is not None:
+        await peer_monitor.settled(lambda: {cluster.controller})
     return DescribeClusterResponse(
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller,

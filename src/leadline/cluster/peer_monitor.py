@@ -10,8 +10,9 @@ Each broker keeps a connection to each other broker and probes it at intervals. 
                 /controller on behalf of a silent controller, too.
 
 A client whose leader was killed asks another broker within a millisecond who leads, perhaps before that broker knows.
-librdkafka then does nothing for a second, whether the response names the old leader or none. So leaders are probed
-before a response names them, and a response waits for the successor of a suspected leader: that takes less time.
+librdkafka then does nothing for a second, whether the response names the old leader or none. If it names the old
+controller, librdkafka waits for that one. So leaders and controllers are probed before a response names them, and a
+response waits for the successor of one that is suspected: that takes less time.
 
 The address of a broker that has departed is kept for a while, for clients. Clients get no metadata before the first
 UpdateMetadata: librdkafka would forget all brokers that a new broker does not know yet.
@@ -100,7 +101,7 @@ class PeerMonitor:
         self._informed.set()
 
     async def settled(self, leaders: Callable[[], set[BrokerId]]) -> None:
-        """Returns once the leaders have answered or others lead instead, or once SETTLE_S have passed."""
+        """Returns once these brokers have answered or others are in their place, or once SETTLE_S have passed."""
         await self._probe(leaders())
         with suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_S):

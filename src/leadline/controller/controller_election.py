@@ -92,10 +92,12 @@ class ControllerElection:
 async def resign_on_behalf(tree: Tree, broker: BrokerId) -> None:
     """Deletes /controller if it names a broker that has failed, so that no election waits until its session expires.
 
-    If that broker still runs, it is deposed: every write of a controller is conditional on /controller_epoch.
+    If that broker still runs, it is deposed: every write of a controller is conditional on /controller_epoch. So is
+    this one: several brokers may resign on its behalf, and all but the first would depose the successor.
     """
     with suppress(TreeError):
-        node = await tree.get(znodes.CONTROLLER)
-        if node is not None and znodes.decode_controller(node.data).broker == broker:
-            log.warning("the controller, broker %d, has failed: this broker resigns on its behalf", broker)
-            await tree.delete(znodes.CONTROLLER, node.version)
+        epoch, node = await tree.get(znodes.CONTROLLER_EPOCH), await tree.get(znodes.CONTROLLER)
+        if epoch is None or node is None or znodes.decode_controller(node.data).broker != broker:
+            return
+        log.warning("the controller, broker %d, has failed: this broker resigns on its behalf", broker)
+        await tree.multi([Check(znodes.CONTROLLER_EPOCH, epoch.version), Delete(znodes.CONTROLLER)])

@@ -2,11 +2,13 @@
 
 import asyncio
 import uuid
+from collections.abc import Callable
 
 import pytest
 
 from leadline.api.metadata import LONG
-from leadline.cluster.metadata_cache import CachedPartition, CachedTopic
+from leadline.cluster.metadata_cache import CachedPartition, CachedTopic, MetadataCache
+from leadline.cluster.peer_monitor import PeerMonitor
 from leadline.runtime import turns
 from leadline.wire.messages import DescribeClusterRequest, DescribeClusterResponse, MetadataRequest, MetadataResponse
 from tests.support.in_memory_broker import InMemoryClient, run
@@ -154,5 +156,30 @@ def test_a_long_response_is_made_over_several_turns_and_others_are_served_betwee
         assert all([row.partition_index for row in topic.partitions] == list(range(partitions)) for topic in described)
         rows = {(row.leader_id, tuple(row.replica_nodes), tuple(row.isr_nodes)) for row in described[-1].partitions}
         assert rows == {(one.leader, one.replicas, one.isr)}
+
+    run(test)
+
+
+class SuccessorElected(PeerMonitor):
+    """A monitor to which the controller is suspected: its successor is elected while a response waits."""
+
+    def __init__(self, metadata: MetadataCache, successor: int) -> None:
+        self._metadata, self._successor = metadata, successor
+        self._informed = asyncio.Event()
+        self._informed.set()
+
+    async def settled(self, leaders: Callable[[], set[int]]) -> None:
+        assert leaders() == {self._metadata.controller}
+        self._metadata.controller = self._successor
+        assert leaders() == {self._successor}
+
+
+def test_who_asks_for_no_topic_learns_of_the_next_controller_as_who_asks_for_the_cluster() -> None:
+    async def test(client: InMemoryClient) -> None:
+        services = client.broker.services
+        services.peer_monitor = SuccessorElected(services.metadata, 7)
+        assert (await ask(client, 12)).controller_id == 7
+        services.peer_monitor = SuccessorElected(services.metadata, 8)
+        assert (await client.send(DescribeClusterRequest(), DescribeClusterResponse, 1)).controller_id == 8
 
     run(test)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -11,7 +12,7 @@ from leadline.controller.producer_ids import ProducerIdBlocks
 from leadline.controller.silence_monitor import NoSilenceMonitor
 from leadline.coordination import znodes
 from leadline.coordination.embedded import EmbeddedTree
-from leadline.coordination.tree import Tree
+from leadline.coordination.tree import Node, Tree
 from leadline.runtime.ports import SystemTime
 from tests.support import in_memory
 
@@ -68,6 +69,28 @@ def test_a_broker_resigns_on_behalf_of_the_controller_and_of_no_other_broker(tmp
         assert await tree.exists(znodes.CONTROLLER)
         await resign_on_behalf(tree, 1)
         assert not await tree.exists(znodes.CONTROLLER)
+
+    run(tmp_path, test)
+
+
+def test_of_two_brokers_that_resign_on_behalf_of_another_the_second_does_not_depose_the_successor(
+    tmp_path: Path,
+) -> None:
+    async def test(tree: Tree) -> None:
+        await election(tree, 1).stand()
+        successor, get = election(tree, 2), tree.get
+
+        async def get_before_an_election(path: str) -> Node | None:
+            node = await get(path)
+            if path == znodes.CONTROLLER:
+                with mock.patch.object(tree, "get", get):
+                    await resign_on_behalf(tree, 1)
+                    assert await successor.stand() == 2
+            return node
+
+        with mock.patch.object(tree, "get", get_before_an_election):
+            await resign_on_behalf(tree, 1)
+        assert await successor.own_node() is not None
 
     run(tmp_path, test)
 

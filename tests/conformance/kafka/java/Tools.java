@@ -69,8 +69,12 @@ public final class Tools {
     }
 
     private static void write(ByteArrayOutputStream text, DataOutputStream answers) throws IOException {
-        answers.writeInt(text.size());
-        text.writeTo(answers);
-        text.reset();
+        byte[] printed;
+        synchronized (text) { // threads that a tool left behind may still log
+            printed = text.toByteArray();
+            text.reset();
+        }
+        answers.writeInt(printed.length);
+        answers.write(printed);
     }
 }

@@ -13,18 +13,20 @@ class PendingNote:
 
     def __init__(self, note: BatchNote) -> None:
         self.note = note
-        self.asked = 0
+        self.requests = 0
         self.brokers = ScriptedBrokers({"orders": 2}, {OffsetFetchRequest: self._fetch})
 
     def _fetch(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
-        self.asked += 1
+        self.requests += 1
         parts = [self._offset(index) for topic in request.topics or () for index in topic.partition_indexes]
-        return OffsetFetchResponse(topics=[OffsetFetchResponse.OffsetFetchResponseTopic(name="orders", partitions=parts)])
+        return OffsetFetchResponse(
+            topics=[OffsetFetchResponse.OffsetFetchResponseTopic(name="orders", partitions=parts)]
+        )
 
     def _offset(self, index: int) -> OffsetFetchResponse.OffsetFetchResponsePartition:
         if index == 0:
             return OffsetFetchResponse.OffsetFetchResponsePartition(partition_index=0, committed_offset=-1)
-        if self.asked == 1:
+        if self.requests == 1:
             return OffsetFetchResponse.OffsetFetchResponsePartition(
                 partition_index=1, committed_offset=-1, error_code=UnstableOffsetCommit.code
             )
@@ -38,7 +40,7 @@ def test_a_note_whose_transaction_is_about_to_end_is_waited_for(monkeypatch: pyt
     group = PendingNote(note)
     with group.brokers.client(monkeypatch) as cluster:
         assert note.is_committed(cluster, {"orders"})
-    assert group.asked == 2
+    assert group.requests == 2
 
 
 @pytest.mark.parametrize(("batch", "expected"), [(6, True), (7, True), (8, False)])
