@@ -450,6 +450,7 @@ class UnexpectedAppendOffset(Exception):
 
 
 UNUSABLE_REMEDY = "make it a file that this user can read and write"
+UNUSABLE_DIR_REMEDY = "make it a directory that this user can write to, or set log.dirs to another one"
 MISSING_REMEDY = "restore it from a copy; a start without it goes on with what the other files hold"
 
 

@@ -19,6 +19,7 @@ from itertools import chain
 from leadline.config.live_settings import LiveSettings
 from leadline.config.topic import LogConfig
 from leadline.errors import (
+    UNUSABLE_DIR_REMEDY,
     UNUSABLE_REMEDY,
     CorruptFile,
     LogDirFailed,
@@ -151,8 +152,11 @@ class LogDirs(LogDirSet):
                 raise ResourceExhausted(f"loading {log_dir.path} failed: {lacking}") from error
             self.take_offline(LogDirFailed(log_dir.path, "loading its logs", error))
             return
-        finally:
-            threads.shutdown(wait=False, cancel_futures=True)
+        except asyncio.CancelledError:
+            self.recovery.is_cancelled = True
+            raise
+        finally:  # no thread writes to a directory whose lock is released
+            threads.shutdown(wait=self.recovery.is_cancelled, cancel_futures=True)
         async for planned, outcome in over_turns(zip(plan.logs, chain.from_iterable(opened), strict=True)):
             self._add(log_dir, planned, outcome)
         log_dir.loaded = True
@@ -282,7 +286,7 @@ class LogDirs(LogDirSet):
                 self.logs[tp] = created
         if len(self.uncreated) > before:
             first = next(iter(self.uncreated.values()))
-            log.error("%d partitions could not be created; retrying: %s", len(self.uncreated), first)
+            log.error("retrying to create partitions that could not be created: %d. %s", len(self.uncreated), first)
 
     def _creation(self) -> LogCreation:
         return LogCreation(self.files, self._open_new)
@@ -392,12 +396,17 @@ class LogDirs(LogDirSet):
     def _note_offline(self, failure: LogDirFailed) -> None:
         text = str(failure)
         if isinstance(failure.error, OSError) and is_of_one_file(failure.error):
-            text += f"; {UNUSABLE_REMEDY}"
+            text += f"; {self._remedy(failure.directory, failure.error)}"
         self.offline[failure.directory] = text
         if self._starting:
             self._unreported.append(text)
         else:
             log.error("%s; it is offline until the next start", text)
+
+    def _remedy(self, directory: str, error: OSError) -> str:
+        """The directory is to blame if it is none, or if a file in it could not be created."""
+        is_new_file = isinstance(error, PermissionError) and not self.files.exists(str(error.filename))
+        return UNUSABLE_REMEDY if self.files.is_dir(directory) and not is_new_file else UNUSABLE_DIR_REMEDY
 
     # The end
 

@@ -26,6 +26,10 @@ from leadline.runtime.ports import Files, shortage
 log = logging.getLogger(__name__)
 
 
+class LoadingCancelled(Exception):
+    """The start of the broker was cancelled. What recovery left is as after a crash: the next start recovers it."""
+
+
 @dataclass(slots=True)
 class RecoveryProgress:
     """How far the loading of all directories has come."""
@@ -33,6 +37,7 @@ class RecoveryProgress:
     logs: int = 0
     logs_done: int = 0
     bytes_total: int = 0  # that recovery has to read
+    is_cancelled: bool = False  # the threads end at their next step
     _read: list[list[int]] = field(default_factory=list)  # a cell for each log, written by one thread
 
     @property
@@ -45,9 +50,14 @@ class RecoveryProgress:
         self._read.append(cell)
 
         def progress(count: int) -> None:
+            self.check_cancelled()
             cell[0] += count
 
         return progress
+
+    def check_cancelled(self) -> None:
+        if self.is_cancelled:
+            raise LoadingCancelled
 
 
 class PlannedLog(NamedTuple):
@@ -139,6 +149,7 @@ class LogLoading:
 
     def open(self, planned: PlannedLog, context: LogContext) -> Log | CorruptFile | None:
         """None for a log that is being deleted or is stray: it is not read."""
+        self._progress.check_cancelled()
         try:
             if planned.mark in (DirMark.DELETE, DirMark.STRAY):
                 return None

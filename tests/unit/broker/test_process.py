@@ -46,7 +46,7 @@ def tmp_path() -> Iterator[Path]:
 def start(**settings: object) -> subprocess.CompletedProcess[str]:
     options = [part for name, value in settings.items() for part in ("--set", f"{name.replace('_', '.')}={value}")]
     command = [sys.executable, "-m", "leadline", "start", *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30)
+    return subprocess.run(command, capture_output=True, text=True, timeout=SOON_S)
 
 
 def refusal(**settings: object) -> str:
@@ -162,6 +162,7 @@ def test_a_partition_that_is_offline_is_named_when_the_broker_has_started(tmp_pa
         broker.stop()
         (tmp_path / "one" / "t-1" / "partition.metadata").write_text("nonsense")
         broker.start()
+        assert "  holds    1 partition, 0 B\n" in broker.output()
         path = tmp_path / "one" / "t-1" / "partition.metadata"
         assert f"  offline  t-1: {path}: at byte 0: version None, expected 0\n" in broker.output()
         connection = Connection("localhost", broker.port)
@@ -235,6 +236,24 @@ def test_a_terminal_that_is_closed_ends_it_cleanly(tmp_path: Path) -> None:
         finally:
             process.kill()
     assert (data / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_ends_it_while_it_waits_for_zookeeper(tmp_path: Path, number: signal.Signals) -> None:
+    data, hours_ms = tmp_path / "data", 10 * 3_600_000
+    settings = [f"log.dirs={data}", "zookeeper.connect=127.0.0.1:1", f"zookeeper.connection.timeout.ms={hours_ms}"]
+    options = [part for setting in settings for part in ("--set", setting)]
+    command = [sys.executable, "-m", "leadline", "start", "--port", "0", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            until((data / ".lock").exists)  # it handles signals before it opens anything
+            process.send_signal(number)
+            output, log = process.communicate(timeout=SOON_S)
+        finally:
+            process.kill()
+    assert (process.returncode, output) == (0, "stopped before it was ready; the next start begins again\n")
+    (line,) = log.splitlines()
+    assert line.endswith(f"{number.name}: the broker stops")
 
 
 def test_nohup_keeps_it_running_when_its_terminal_is_closed(tmp_path: Path) -> None:

@@ -3,12 +3,13 @@
 import asyncio
 import errno
 import os
+import re
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
-from leadline.errors import CorruptFile, LogDirFailed, StorageError
+from leadline.errors import UNUSABLE_DIR_REMEDY, UNUSABLE_REMEDY, CorruptFile, LogDirFailed, StorageError
 from leadline.log.names import DirMark
 from leadline.model import TopicPartition
 from tests.support.dirs import OTHER, checkpoint, fill, log_dirs, opened, stopped
@@ -48,6 +49,21 @@ def test_a_clean_stop_leaves_checkpoints_and_the_mark_and_is_found_again(one: Pa
     assert checkpoint(one, "replication-offset-checkpoint") == {TP: 3, OTHER: 2}
 
 
+@pytest.mark.parametrize("has_lock", [False, True])
+def test_a_lock_that_cannot_be_opened_is_the_fault_of_the_directory_if_it_is_new(one: Path, has_lock: bool) -> None:
+    one.mkdir()
+    if has_lock:
+        (one / ".lock").touch()
+
+    def watch(operation: str, path: str) -> None:
+        if operation == "open":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    remedy = UNUSABLE_REMEDY if has_lock else UNUSABLE_DIR_REMEDY
+    with pytest.raises(LogDirFailed, match=rf"\.lock'; {re.escape(remedy)}$"):
+        asyncio.run(log_dirs(one, files=WatchedFiles(watch)).open())
+
+
 def test_a_directory_that_cannot_be_used_does_not_stop_the_others(one: Path, two: Path) -> None:
     two.write_text("not a directory")
 
@@ -56,6 +72,7 @@ def test_a_directory_that_cannot_be_used_does_not_stop_the_others(one: Path, two
         async with opened(log_dirs(two, one)) as dirs:
             assert list(dirs.dirs) == [str(one)]
             assert "failed while opening it" in dirs.offline[str(two)]
+            assert dirs.offline[str(two)].endswith(UNUSABLE_DIR_REMEDY)
             assert set(dirs.logs) == {TP, OTHER}
             with pytest.raises(StorageError, match="it is offline"):
                 await dirs.create(TopicPartition("x", 0), path=str(two))

@@ -3,12 +3,14 @@
 import asyncio
 import errno
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from tests.support.dirs import OTHER, fill, log_dirs, opened, stopped
 from tests.support.logs import TP, offsets_in, whole_log
+from tests.support.waiting import until
 from tests.support.watched_files import WatchedFiles
 
 PATIENCE_S = 120
@@ -62,6 +64,36 @@ def test_a_disk_that_fails_while_loading_does_not_stop_the_others(one: Path, two
             assert list(dirs.dirs) == [str(one)]
             assert "failed while loading its logs" in dirs.offline[str(two)]
             assert len(dirs.logs) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_recovery_that_is_cancelled_ends_with_its_threads_and_the_next_one_is_whole(one: Path) -> None:
+    reading, begun = threading.Event(), list[str]()
+    dirs = log_dirs(one)
+
+    def watch(operation: str, path: str) -> None:
+        if operation == "populate":
+            begun.append(path)
+            reading.set()
+            until(lambda: dirs.recovery.is_cancelled)
+
+    async def scenario() -> None:
+        async with opened(log_dirs(one)) as killed:
+            for tp in (TP, OTHER):
+                fill(await killed.create(tp), 5)
+        dirs.files = WatchedFiles(watch)
+        opening = asyncio.create_task(dirs.open())
+        assert await asyncio.to_thread(reading.wait, PATIENCE_S)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        assert len(begun) == 1  # the other log is not begun, and no thread is left
+        assert "log-recovery" not in " ".join(thread.name for thread in threading.enumerate())
+        await dirs.close()
+        assert list(dirs.not_closed.values()) == [f"log directory {one} was not loaded"]
+        async with opened(log_dirs(one)) as again:
+            assert [offsets_in(whole_log(again.logs[tp])) for tp in (TP, OTHER)] == [[0, 1, 2, 3, 4]] * 2
 
     asyncio.run(scenario())
 

@@ -67,6 +67,11 @@ METRICS_PORT = "(metrics)"  # in the error of a port that is taken
 MAX_OFFLINE_SHOWN = 10  # offline partitions that are listed after the start
 DEFAULT_LISTENERS = "PLAINTEXT://localhost:9092"  # Kafka's default listens on all interfaces
 
+
+class StartCancelled(Exception):
+    """A signal ended the broker before it served."""
+
+
 DESCRIPTION = """\
 Run a broker in the foreground.
 
@@ -196,6 +201,8 @@ def _run(runner: asyncio.Runner, settings: BrokerSettings, selector: TimedSelect
         holders = {holder_of(Path(path)) for path in settings.storage.log_dirs} - {None}
         raise LogDirLocked(f"{error}{_holders_text(holders)}") from None
     except OSError as error:
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise OSError(error.errno, f"{error.strerror}: this machine does not have that address") from None
         if error.errno != errno.EADDRINUSE:
             raise
         ports, option = [listener.port for listener in settings.listeners.bound], "--port"
@@ -217,8 +224,8 @@ def _properties(options: argparse.Namespace) -> dict[str, str]:
     if options.properties is not None:
         properties |= decode_properties(options.properties.read_bytes())
     for pair in options.set:
-        key, separator, value = pair.partition("=")
-        if not separator:
+        key, _, value = pair.partition("=")
+        if "=" not in pair or not key.strip():
             raise InvalidSetting(f"--set {pair}: expected KEY=VALUE")
         properties[key.strip()] = value
     properties.setdefault("listeners", DEFAULT_LISTENERS)
@@ -269,6 +276,9 @@ async def _run_with_log(settings: BrokerSettings, selector: TimedSelector, optio
     condensing = asyncio.create_task(_condense(lines))
     try:
         unwritten = await _run_broker(settings, selector, options)
+    except StartCancelled:
+        print_or_drop("stopped before it was ready; the next start begins again")
+        return 0
     finally:
         condensing.cancel()
         lines.end_period()
@@ -287,7 +297,10 @@ async def _condense(lines: CondensedLines) -> None:
 
 
 async def _run_broker(settings: BrokerSettings, selector: TimedSelector, options: StartOptions) -> str:
-    """Run until a signal or a failure. Why not everything is on disk; empty: everything is."""
+    """Run until a signal or a failure. Why not everything is on disk; empty: everything is.
+
+    StartCancelled if the signal came before it served.
+    """
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # the broker reports errors itself
     stop, loop, console = asyncio.Event(), asyncio.get_running_loop(), options.console
     for number in ending_signals():
@@ -301,7 +314,7 @@ async def _run_broker(settings: BrokerSettings, selector: TimedSelector, options
     broker = Broker(settings, Ports(environment=os.environ))
     started = time.monotonic()
     with _served_metrics(broker, selector, options.metrics) as metrics:
-        await _start(broker, manager)
+        await _start(broker, manager, stop)
         gc.freeze()  # long-lived objects: the garbage collector skips them from now on
         print_or_drop(_ready_text(broker, time.monotonic() - started, metrics))
         await _run_until_stopped(broker, selector, manager, stop, console)
@@ -339,7 +352,7 @@ async def _run_until_stopped(
     console: ConsoleOptions | None,
 ) -> None:
     loop = asyncio.get_running_loop()
-    manager.notify("READY=1", f"STATUS=serves {len(broker.dirs.logs)} partitions")
+    manager.notify("READY=1", f"STATUS=serves {count_text(len(broker.dirs.logs), 'partition')}")
     loop.add_signal_handler(signal.SIGUSR1, _log_loop_statistics, broker, selector)
     console_process = None if console is None else ConsoleProcess(console)
     if console_process is not None:
@@ -367,16 +380,19 @@ def _stop_without_parent(pipe: int, stop: asyncio.Event) -> None:
     _stop_on("the supervisor has ended", stop)
 
 
-async def _start(broker: Broker, manager: NotifySender) -> None:
+async def _start(broker: Broker, manager: NotifySender, stop: asyncio.Event) -> None:
     """Start the broker. A status line shows the progress; without a terminal, a log line every PROGRESS_S.
 
-    The service manager gets the progress as well, and is asked to wait for the next report.
+    The service manager gets the progress as well, and is asked to wait for the next report. StartCancelled after a
+    signal: what was opened is closed again, and recovery goes no further.
     """
     starting = asyncio.create_task(broker.start())
     next_line_s = time.monotonic() + PROGRESS_S
     with StatusLine() as status:
         while not starting.done():
             await asyncio.wait([starting], timeout=0.2)
+            if stop.is_set() and starting.cancel():
+                await asyncio.wait([starting])
             if text := _progress(broker.dirs.recovery):
                 status.show(text)
                 if time.monotonic() >= next_line_s:
@@ -384,6 +400,8 @@ async def _start(broker: Broker, manager: NotifySender) -> None:
                     if not sys.stderr.isatty():
                         logging.info("%s", text)
                     next_line_s = time.monotonic() + PROGRESS_S
+    if starting.cancelled():
+        raise StartCancelled
     await starting
 
 
@@ -413,7 +431,7 @@ def _ready_text(broker: Broker, seconds: float, metrics: MetricsAddress | None) 
     if len(offline) > MAX_OFFLINE_SHOWN:
         lines.append(f"  offline  {count_text(len(offline) - MAX_OFFLINE_SHOWN, 'more partition')}")
     lines += [] if metrics is None else [f"  metrics  {metrics_url(metrics)}"]
-    lines.append(f"  holds    {len(dirs.logs)} partitions, {size_text(size)}")
+    lines.append(f"  holds    {count_text(len(dirs.logs), 'partition')}, {size_text(size)}")
     lines.append(f"  try      leadline topics list {bootstrap_options(broker.settings.listeners, broker.advertised)}")
     return "\n".join(lines)
 

@@ -97,6 +97,17 @@ def test_a_taken_directory_is_reported_with_its_process(tmp_path: Path) -> None:
     assert f"is in use by another broker (its .lock is held), by pid {broker.pid} (" in line
 
 
+def test_an_address_of_another_machine_is_named(tmp_path: Path) -> None:
+    line = refusal("--set", "listeners=PLAINTEXT://192.0.2.1:9092", "--set", f"log.dirs={tmp_path}")
+    assert line.startswith("leadline: cannot listen on 192.0.2.1:9092 (PLAINTEXT): ")
+    assert line.endswith(": this machine does not have that address")
+
+
+@pytest.mark.parametrize("pair", ["retention", " =5"])
+def test_a_setting_needs_a_name_and_a_value(pair: str) -> None:
+    assert refusal("--set", pair) == f"leadline: --set {pair}: expected KEY=VALUE"
+
+
 def test_a_missing_file_is_named() -> None:
     assert refusal("nosuch.properties") == "leadline: nosuch.properties: No such file or directory"
 
@@ -124,9 +135,9 @@ def test_a_long_start_reports_its_progress_and_asks_the_service_manager_for_time
         return bool(received)
 
     async def run() -> None:
-        started = asyncio.Event()
+        started, stop, start = asyncio.Event(), asyncio.Event(), command._start
         broker = cast(Any, SimpleNamespace(start=started.wait, dirs=SimpleNamespace(recovery=progress)))
-        starting = asyncio.create_task(command._start(broker, NotifySender({NOTIFY_SOCKET: manager.name})))
+        starting = asyncio.create_task(start(broker, NotifySender({NOTIFY_SOCKET: manager.name}), stop))
         await eventually(is_received)
         started.set()
         await starting
