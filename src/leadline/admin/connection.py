@@ -82,8 +82,9 @@ class ClusterConnection:
         self.security = checked_security(properties)
         self._properties: dict[str, str] | None = None
         self._stores: ClientStores | None = None
-        self.servers = properties["bootstrap.servers"]
-        self._addresses = self._checked("--bootstrap-server" if options.bootstrap_server else "bootstrap.servers")
+        option = "bootstrap.servers" if options.bootstrap_server is None else "--bootstrap-server"
+        self._addresses = self._checked(option, properties["bootstrap.servers"])
+        self.servers = ",".join(map(str, self._addresses))
         self.timeout_s: float = options.timeout
         self._deadline: float = time.monotonic() + self.timeout_s
         self.brokers: dict[BrokerId, ServerAddress] = {}  # of the latest metadata
@@ -93,9 +94,9 @@ class ClusterConnection:
         self._begun_diagnoses: Diagnoses | None = None
         self._errors: list[KafkaError] = []  # of the client's connections, the newest last
 
-    def _checked(self, name: str) -> list[ServerAddress]:
+    def _checked(self, name: str, servers: str) -> list[ServerAddress]:
         try:
-            return addresses(self.servers)
+            return addresses(servers)
         except ValueError as error:
             raise Failure(f"{name} {error}") from None
 
@@ -255,7 +256,7 @@ class ClusterConnection:
         diagnoses.wait(answer_s * 2)
         by_broker = {id: diagnoses.by_server.get(address) for id, address in self.brokers.items()}
         return {
-            id: f"broker {id} at {self.brokers[id].host}:{self.brokers[id].port} does not answer"
+            id: f"broker {id} at {self.brokers[id]} does not answer"
             for id, diagnosis in sorted(by_broker.items())
             if diagnosis is None or not diagnosis.is_there
         }
@@ -283,7 +284,7 @@ class ClusterConnection:
         if len(texts) == len(self._addresses) == 1:
             return next(iter(texts.values()))
         if texts:
-            return "; ".join(f"{server.host}:{server.port}: {text}" for server, text in texts.items())
+            return "; ".join(f"{server}: {text}" for server, text in texts.items())
         may_need_login = diagnoses.by_server and self.security.mechanism is None
         return f"{text}; {LOGIN_HINT}" if may_need_login else text
 
@@ -354,7 +355,7 @@ def administer(options: argparse.Namespace) -> "tuple[ClusterConnection, AdminCl
 
 def _pair(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
-    if not (name and separator):
+    if not (name.strip() and separator):
         raise Failure(f"--property {text}: expected KEY=VALUE")
     return name.strip(), value
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 from threading import Thread
 from typing import NamedTuple
 
+from leadline.admin.formatting import address_text
+
 ANSWER_S = 1.5  # a server that sends nothing for so long counts as silent
 DEFAULT_PORT = 9092
 _ADDRESS = re.compile(r"(?:(?:PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?(\[[^\]/]*\]|[^:/\[\]]*)(?::([^:/]*))?", re.I)
@@ -21,6 +23,9 @@ _TLS_RECORDS = (b"\x15\x03", b"\x16\x03")  # an alert, a handshake; then the ver
 class ServerAddress(NamedTuple):
     host: str
     port: int
+
+    def __str__(self) -> str:
+        return address_text(self.host, self.port)
 
 
 def addresses(text: str) -> list[ServerAddress]:

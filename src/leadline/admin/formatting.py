@@ -20,6 +20,10 @@ def host_text(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
+def address_text(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def ids_text(ids: Iterable[int]) -> str:
     return ",".join(map(str, ids))
 

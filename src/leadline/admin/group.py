@@ -97,7 +97,7 @@ def delete_group(connection: ClusterConnection, admin: "AdminClient", group: str
 
 def node_text(broker: BrokerId, brokers: dict[BrokerId, ServerAddress]) -> str:
     address = brokers.get(broker)
-    return f"{address.host}:{address.port} ({broker})" if address is not None else f"broker {broker}"
+    return f"{address} ({broker})" if address is not None else f"broker {broker}"
 
 
 def node_json(broker: BrokerId, brokers: dict[BrokerId, ServerAddress]) -> Json:

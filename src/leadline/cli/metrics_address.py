@@ -4,6 +4,8 @@ import argparse
 import re
 from typing import NamedTuple
 
+from leadline.admin.formatting import address_text
+
 MAX_PORT = 65_535
 LOOPBACK = "127.0.0.1"
 
@@ -15,7 +17,7 @@ class MetricsAddress(NamedTuple):
     port: int  # 0: any free port
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return address_text(self.host, self.port)
 
     def shifted(self, by: int) -> "MetricsAddress":
         """For one of several brokers. A port that is not chosen stays so."""

@@ -88,7 +88,7 @@ def add_dry_run_option(parser: argparse._ActionsContainer) -> None:
 
 def key_value(text: str) -> tuple[str, str]:
     key, separator, value = text.partition("=")
-    if not (key and separator):
+    if not (key.strip() and separator):
         raise argparse.ArgumentTypeError(f"expected KEY=VALUE, not {text!r}")
     return key.strip(), value
 

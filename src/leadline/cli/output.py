@@ -29,9 +29,9 @@ class OutputFormat(StrEnum):
 
 def add_output_option(parser: argparse._ActionsContainer, what: str = "", *, stream: bool = False) -> None:
     """`what`: what a JSON object is about, such as a topic. Without it the command prints one object alone."""
-    forms = f"text, jsonl (one line per {what})" if stream else "text, json"
+    forms = f"text, jsonl (one line per {what})" if stream else "text, json, jsonl (on one line)"
     if what and not stream:
-        forms += f" (an array), jsonl (one line per {what})"
+        forms = f"text, json (an array), jsonl (one line per {what})"
     parser.add_argument(
         "--output",
         type=_output_format(stream=stream),

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
 from leadline.admin.errors import Failure
+from leadline.admin.formatting import count_text
 from leadline.cli import COMMANDS
 from leadline.cli.options import Commands, add_command
 from leadline.simulation.outcome import SimulationOutcome
@@ -174,7 +175,7 @@ def _print_smallest(outcome: SimulationOutcome) -> None:
         print(f"seed {outcome.seed} breaks a law: {outcome.violations[0]}")
         print()
         print("The smallest scenario that was found to break it:")
-    print(f"  brokers  {scenario.brokers}, topic records with {_counted(scenario.partitions, 'partition')}")
+    print(f"  brokers  {scenario.brokers}, topic records with {count_text(scenario.partitions, 'partition')}")
     print(f"  clients  {', '.join(scenario.clients)}")
     for fault in scenario.faults:
         moment = "" if fault.moment is None else f", at the next {fault.moment}"
@@ -215,18 +216,16 @@ def _play_many(first: int, end: int, jobs: int, until_s: float | None = None) ->
             reported_s = time.monotonic()
             print(progress, file=sys.stderr, flush=True)
     _clear_progress()
-    print(f"{count} seeds, {seconds / 3600:.1f} simulated hours, {acknowledged} records acknowledged")
-    print(f"{faults.total()} faults: {', '.join(f'{n} {_words(kind)}' for kind, n in faults.most_common())}")
+    seeds, records = count_text(count, "seed"), count_text(acknowledged, "record")
+    print(f"{seeds}, {seconds / 3600:.1f} simulated hours, {records} acknowledged")
+    kinds = ", ".join(f"{n} {_words(kind)}" for kind, n in faults.most_common())
+    print(f"{count_text(faults.total(), 'fault')}: {kinds}")
     if failed:
-        print(f"{len(failed)} seeds with violations: {', '.join(map(str, sorted(failed)))}")
+        print(f"{count_text(len(failed), 'seed')} with violations: {', '.join(map(str, sorted(failed)))}")
         print(f"  what happened: leadline sim --seed {min(failed)} --trace")
         return 1
     print("no violations: every acknowledged record is there, once, in order, and the same on all replicas")
     return 0
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _words(kind: str) -> str:

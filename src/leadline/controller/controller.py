@@ -412,7 +412,7 @@ class Controller:
     async def _rebalance(self) -> None:
         config = self._settings.broker
         if moved := await self._in_turns(self._elected.rebalance(config.leader_imbalance_per_broker_percentage)):
-            log.info("moved leadership of %d partitions back to their preferred leaders", len(moved))
+            log.info("moved leadership back to preferred leaders. Partitions: %d", len(moved))
         await self._carry_out()
         self._timers.clear()
         self._rebalance_in(config.leader_imbalance_check_interval_seconds)

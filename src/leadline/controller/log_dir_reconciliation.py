@@ -172,7 +172,7 @@ class LogDirReconciliation:
         count = self._count(name, logs)
         config = {CLEANUP_POLICY: "compact"} if compacted else {RETENTION_MS: "-1"}
         values = ", ".join(f"{key}={value}" for key, value in config.items())
-        log.warning("took over topic %s with %d partitions; its settings are unknown; using %s", name, count, values)
+        log.warning("took over topic %s (partitions: %d); its settings are unknown; using %s", name, count, values)
         topic = self._grown(znodes.TopicNode(topic_id, {}), count)
         path, data = znodes.config_path("topics", name), znodes.encode_config(config)
         settings: Operation = SetData(path, data) if await self.tree.exists(path) else Create(path, data)

@@ -48,7 +48,8 @@ def _rename_away(
     local: LocalLog, segments: Sequence[Segment], reason: SegmentDeletionReason, limit: int | None = None
 ) -> None:
     text = reason.text(limit)
-    log.info("%s: deleting %d segments from offset %d on: %s", local.tp, len(segments), segments[0].base_offset, text)
+    count, first = len(segments), segments[0].base_offset
+    log.info("%s: deleting segments: %d, from offset %d on. Reason: %s", local.tp, count, first, text)
     for segment in segments:
         local.segments.remove(segment.base_offset)
         segment.rename(names.DELETED)

@@ -56,6 +56,10 @@ def test_options_override_properties_and_properties_override_the_file(tmp_path: 
     assert ClusterConnection(options()).servers == "localhost:9092"
 
 
+def test_errors_name_the_usual_port_where_none_is_given() -> None:
+    assert ClusterConnection(options("--bootstrap-server", "a, SSL://b:1,[::1]")).servers == "a:9092,b:1,[::1]:9092"
+
+
 def test_all_properties_that_do_not_exist_are_named_at_once() -> None:
     unknown = ("--property", "linger.mss=5", "--property", "acl=1", "--property", "default.api.timeout.ms=5")
     with pytest.raises(Failure, match=r"^client properties: there is no property acl, linger\.mss$"):

@@ -190,6 +190,7 @@ def test_a_command_that_lacks_a_command_shows_its_help_and_fails_as_git_does(
         ("[::1]:70000", "[::1]:70000: a port is a number from 1 to 65535"),
         (":9092", ":9092: a host is missing"),
         (",", "expected HOST:PORT"),
+        ("", "expected HOST:PORT"),
         ("http://localhost:9092", "http://localhost:9092: expected HOST:PORT"),
     ],
 )

@@ -136,10 +136,17 @@ def run(options: argparse.Namespace) -> int:
         else:
             _assign(connection, consumer, reader, options, numbers)
         code = _read(connection, consumer, reader, summarizes=is_text(options))
+        if options.to_end and group is None and is_text(options) and starts_at_end(options):
+            print("it started at the end of the log; --from-beginning reads all records", file=sys.stderr)
         leave_s = min(connection.timeout_s, CLOSE_S)
         return code
     finally:
         leave(consumer, leave_s)
+
+
+def starts_at_end(options: argparse.Namespace) -> bool:
+    """Whether no option says where to start."""
+    return not options.from_beginning and options.offset is None and options.from_time is None
 
 
 def _join(consumer: "Consumer", reader: TopicReader) -> None:

@@ -23,6 +23,7 @@ from leadline.spark.client.connection import (
 )
 from leadline.spark.client.failures import NoSuchTopic, RequestFailed
 from leadline.spark.client.retries import Retries
+from leadline.spark.errors import partitions_text
 from leadline.wire.classes import Message
 from leadline.wire.messages import (
     DescribeLogDirsRequest,
@@ -196,7 +197,7 @@ class ClusterClient:
         """A connection to the partition's leader. RequestFailed or Unreachable while there is none."""
         topic = self._topics.get(tp.topic) or self.existing_topics([tp.topic])[tp.topic]
         if tp.partition not in topic.leaders:
-            raise NoSuchTopic(f"topic {tp.topic} has {len(topic.leaders)} partitions; there is no {tp}")
+            raise NoSuchTopic(f"topic {tp.topic} has {partitions_text(len(topic.leaders))}; there is no {tp}")
         leader = topic.leaders[tp.partition]
         if leader == NO_LEADER or leader not in self._brokers:
             raise RequestFailed(str(tp), LeaderNotAvailable.code)

@@ -3,7 +3,7 @@
 from leadline.errors import TopicAlreadyExists
 from leadline.spark.client.cluster import ClusterClient, TopicMetadata
 from leadline.spark.client.failures import RequestFailed
-from leadline.spark.errors import JobFailed
+from leadline.spark.errors import JobFailed, partitions_text
 from leadline.wire.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -66,7 +66,7 @@ def clone_topic(target: ClusterClient, name: str, source: ClusterClient, origina
         create_topic(target, name, len(original.leaders), topic_configs(source, original.name))
     elif len(existing.leaders) < len(original.leaders):
         raise TooFewPartitions(
-            f"topic {name} at {target.servers} has {len(existing.leaders)} partitions, and {original.name} at "
+            f"topic {name} at {target.servers} has {partitions_text(len(existing.leaders))}, and {original.name} at "
             f"{source.servers} has {len(original.leaders)}: a mirror keeps partitions; add partitions to it"
         )
 

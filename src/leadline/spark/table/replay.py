@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from leadline.model import Offset, TopicPartition
 from leadline.spark.client.cluster import ClusterClient, GroupOffset
 from leadline.spark.client.transaction import ClientTransaction
+from leadline.spark.errors import partitions_text
 from leadline.spark.ranges import Range
 from leadline.spark.session import run_tasks
 from leadline.spark.table.table import OffsetSlice, OriginColumns, Table, TableError
@@ -201,7 +202,7 @@ def check_partitions(cluster: ClusterClient, spec: ReplaySpec, ends: Mapping[int
     count = len(cluster.existing_topics([spec.topic])[spec.topic].leaders)
     if ends and max(ends) >= count:
         raise TableError(
-            f"{spec.source.uri} has rows of partition {max(ends)}, and {spec.topic} has {count} partitions: "
+            f"{spec.source.uri} has rows of partition {max(ends)}, and {spec.topic} has {partitions_text(count)}: "
             f"leadline topics alter {spec.topic} --partitions {max(ends) + 1}"
         )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from leadline.model import NO_ID, Offset, TopicPartition, format_id
 from leadline.spark.client.cluster import ClusterClient, TopicMetadata
 from leadline.spark.client.failures import NoSuchTopic, RequestFailed
+from leadline.spark.errors import partitions_text
 from leadline.spark.positions import ClusterOffsets, Loss, data_loss
 from leadline.spark.ranges import Range
 from leadline.spark.topics.options import (
@@ -53,8 +54,8 @@ def _assigned(cluster: ClusterClient, topics: AssignedPartitions, all_of_them: b
     there = [tp for tp in topics.partitions if tp.topic in metadata and tp.partition in metadata[tp.topic].leaders]
     if all_of_them and len(there) < len(topics.partitions):
         missing = next(tp for tp in topics.partitions if tp not in there)
-        count = len(metadata[missing.topic].leaders)
-        raise NoSuchTopic(f"assign: topic {missing.topic} has {count} partitions; there is no {missing}")
+        partitions = partitions_text(len(metadata[missing.topic].leaders))
+        raise NoSuchTopic(f"assign: topic {missing.topic} has {partitions}; there is no {missing}")
     return _resolved(metadata, there)
 
 
