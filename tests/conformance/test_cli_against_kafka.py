@@ -73,7 +73,7 @@ def test_topics_are_created_with_the_clusters_defaults_listed_altered_and_delete
         ("topics create x --config retention=1", "Unknown topic config name: retention (INVALID_CONFIG)"),
         ("topics create x --config retentin.ms=1", "retentin.ms (INVALID_CONFIG) (did you mean retention.ms?)"),
         ("topics create x --replication-factor 3", "(INVALID_REPLICATION_FACTOR)"),
-        ("topics create a/b", "(TOPIC_EXCEPTION)"),
+        ("topics create a/b", "(INVALID_TOPIC_EXCEPTION)"),
         ("topics describe exsting", "there is no topic exsting (did you mean existing?)"),
         ("topics alter exsting --partitions 9", "there is no topic exsting (did you mean existing?)"),
         ("topics alter existing --partitions 1", "(INVALID_PARTITIONS)"),

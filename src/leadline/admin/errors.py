@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from leadline.errors import ERROR_NAMES
+
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
@@ -21,7 +23,12 @@ def client_error_text(error: "KafkaError | str") -> str:
     if isinstance(error, str):
         return error
     text = error.str().removeprefix("Broker: ").removeprefix("Local: ")
-    return f"{text} ({error.name()})"
+    return f"{text} ({client_error_name(error)})"
+
+
+def client_error_name(error: "KafkaError") -> str:
+    """Kafka's name of a broker's error, which librdkafka may name otherwise; librdkafka's name of its own errors."""
+    return ERROR_NAMES.get(error.code(), error.name())
 
 
 def is_about_group(error: "KafkaError") -> bool:

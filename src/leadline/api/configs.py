@@ -285,7 +285,7 @@ async def _alter_broker(resource: Resource, edit: ConfigEdit, ctx: Context) -> N
         layers = ctx.services.layers()
         if not edit.keep:
             layers = replace(layers, dynamic_default={}) if for_all else replace(layers, dynamic_broker={})
-        after, _ = altered_broker(layers, changes, for_all=for_all)
+        after = altered_broker(layers, changes, for_all=for_all)
         if not for_all and any(name.startswith("listener.name.") for name in after):
             ctx.services.check_security(replace(layers, dynamic_broker=after).settings())
         return after

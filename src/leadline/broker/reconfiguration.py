@@ -16,7 +16,7 @@ from leadline.broker.listener_security import ListenerSecurities
 from leadline.broker.net import Net
 from leadline.cluster.dynamic_configs import BROKERS, TOPICS, DynamicConfigs
 from leadline.config.alter import check_listeners
-from leadline.config.broker import BrokerConfig, BrokerSettings, broker_settings, unknown_protection
+from leadline.config.broker import BrokerConfig, BrokerSettings, broker_settings
 from leadline.config.crosschecks import connections_per_ip
 from leadline.config.live_settings import LiveSettings
 from leadline.config.topic import LogConfig
@@ -75,7 +75,7 @@ class Reconfiguration:
         self._settings, self._configs, self._dirs = settings, configs, dirs
         self._net, self._throttles, self._securities, self._network = net, throttles, securities, network
         self._changing = asyncio.Lock()  # the later of two changes holds, whatever the lookup of a host takes
-        self._unknown: set[str] = set()  # names of settings that the cluster holds, and that would protect something
+        self._without_effect: set[str] = set()  # settings that the cluster holds, each with the reason
 
     async def start(self, tree: Tree, log_tasks: LogTasks, controller: Controller) -> None:
         self._log_tasks, self._controller = log_tasks, controller
@@ -104,7 +104,7 @@ class Reconfiguration:
         layers = self._settings.layers(self._configs.default, self._configs.broker)
         merged = layers.merged()
         changed = broker_settings(merged, layers.stored)
-        self._report_unknown(set(unknown_protection(changed.listeners, layers.stored)))
+        self._report({text for text in changed.ignored if text.split(" ")[0] in layers.stored})
         check_listeners(self._settings.current, changed)
         per_address = await connections_per_address(changed.broker, self._network)
         limits, stores = limits_of(changed, per_address), self._securities.changed_stores(changed)
@@ -117,11 +117,11 @@ class Reconfiguration:
         for topic in self._configs.topics:
             self._dirs.update_config(topic)
 
-    def _report_unknown(self, names: set[str]) -> None:
+    def _report(self, without_effect: set[str]) -> None:
         """Once each, as long as the cluster holds them."""
-        for name in sorted(names - self._unknown):
-            log.warning("%s is set in the cluster and has no effect: there is no such setting", name)
-        self._unknown = names
+        if new := without_effect - self._without_effect:
+            log.warning("settings that the cluster holds, without effect: %s", "; ".join(sorted(new)))
+        self._without_effect = without_effect
 
 
 def limits_of(settings: BrokerSettings, per_address: LimitsPerAddress) -> ConnectionLimits:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from leadline.admin.connection import ClusterConnection
-from leadline.admin.errors import client_error_text
+from leadline.admin.errors import client_error_name, client_error_text
 from leadline.admin.formatting import ids_text, size_text
 from leadline.admin.leaders import answering, leader_problem, no_leader_text
 from leadline.cli.errors import print_error
@@ -192,7 +192,7 @@ class DeliveryWatch:
             if limit and needed > limit
         ]
         limits_text = "; ".join(exceeded) or "a broker refused it as too large"
-        return f"it has {size:,} B ({size_text(size)}); {limits_text} (MSG_SIZE_TOO_LARGE)"
+        return f"it has {size:,} B ({size_text(size)}); {limits_text} (MESSAGE_TOO_LARGE)"
 
 
 def _name_of(text: str) -> str:
@@ -202,7 +202,7 @@ def _name_of(text: str) -> str:
     for code in (*range(1, 130), *range(-200, -100)):
         error = KafkaError(code)
         if error.str() == text:
-            return error.name()
+            return client_error_name(error)
     return "unknown"
 
 

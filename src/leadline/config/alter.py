@@ -107,24 +107,21 @@ def check_topic(layers: ConfigLayers, overrides: Properties) -> LogConfig:
     return layers.topic_defaults().with_values(overrides)
 
 
-def altered_broker(
-    layers: ConfigLayers, changes: Iterable[ConfigChange], *, for_all: bool = False
-) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The dynamic settings of one broker or of all after the changes, checked; and those without effect."""
+def altered_broker(layers: ConfigLayers, changes: Iterable[ConfigChange], *, for_all: bool = False) -> dict[str, str]:
+    """The dynamic settings of one broker or of all after the changes, checked."""
     current = layers.dynamic_default if for_all else layers.dynamic_broker
     after = changed(current, changes, kafka_table())
-    return after, check_broker(layers, after, for_all=for_all)
+    check_broker(layers, after, for_all=for_all)
+    return after
 
 
-def check_broker(layers: ConfigLayers, proposed: Properties, *, for_all: bool = False) -> tuple[str, ...]:
-    """Check dynamic settings. Returns those without effect, each with the reason."""
+def check_broker(layers: ConfigLayers, proposed: Properties, *, for_all: bool = False) -> None:
     for name, text in proposed.items():
         _check_dynamic(name, text, for_all)
     after = replace(layers, dynamic_default=proposed) if for_all else replace(layers, dynamic_broker=proposed)
     before, now = layers.settings(), after.settings()
     _check_threads(layers.merged(), after.merged())
     check_listeners(before, now)
-    return tuple(text for text in now.ignored if text.split(" ")[0] in proposed)
 
 
 def _check_dynamic(name: str, text: str, for_all: bool) -> None:

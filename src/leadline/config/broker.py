@@ -199,7 +199,7 @@ def broker_settings(properties: Mapping[str, str], stored: Container[str] = ()) 
         broker=BrokerConfig().with_values(supported | _fallbacks(supported)),
         topics=topic_defaults(values),
         listeners=listeners,
-        ignored=tuple(sorted(_ignored(properties, listeners))),
+        ignored=tuple(sorted(_ignored(properties, listeners, stored))),
         properties=set_here,
     )
     if unknown := next((name for name in unknown_protection(listeners, set_here) if name not in stored), None):
@@ -310,14 +310,15 @@ def _fallbacks(texts: Mapping[str, str]) -> dict[str, str]:
     return {name: texts[other] for name, other in _FALLBACKS.items() if name not in texts and other in texts}
 
 
-def _ignored(properties: Mapping[str, str], listeners: Listeners) -> Iterator[str]:
+def _ignored(properties: Mapping[str, str], listeners: Listeners, stored: Container[str]) -> Iterator[str]:
     table = BrokerConfig.table()
     for name in properties:
         row = table.get(name) or row_of(name)
         if row is None:
             yield f"{name}{nearest(name, table)}"
         elif name in DYNAMIC_ONLY:
-            yield f"{name} (it can only be set dynamically, not in a file)"
+            if name not in stored:
+                yield f"{name} (it can only be set dynamically, not in a file)"
         elif _OF_LISTENER.fullmatch(name) and not _is_of_listener(name, listeners):
             yield f"{name} (no listener has this name)"
         elif _OF_LISTENER.fullmatch(name) and row.name in _OF_ONE_LISTENER:

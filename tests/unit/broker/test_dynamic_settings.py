@@ -144,8 +144,24 @@ def test_a_misspelt_name_that_the_cluster_holds_is_reported_and_stops_neither_a_
             assert net_of(broker).limits.max_connections == 7
 
     asyncio.run(scenario())
-    line = f"{misspelt} is set in the cluster and has no effect: there is no such setting"
-    assert [record.getMessage() for record in caplog.records].count(line) == 2, "once in each run"
+    line = f"settings that the cluster holds, without effect: {misspelt} (did you mean ssl.keystore.location?)"
+    assert caplog.messages.count(line) == 2, "once in each run"
+
+
+def test_a_changed_setting_without_effect_is_reported_once_with_the_reason(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with broker_in_process(tmp_path) as broker:
+            for connections in (7, 8):
+                rate = {"leader.replication.throttled.rate": "5"}  # no table of settings has it, and it is obeyed
+                await alter(broker, {**rate, "num.io.threads": "9", "max.connections": str(connections)})
+                await until_equal(lambda: net_of(broker).limits.max_connections, connections, "max.connections")
+
+    asyncio.run(scenario())
+    lines = [message for message in caplog.messages if "without effect" in message]
+    reason = "num.io.threads (one thread serves all requests)"
+    assert lines == [f"settings that the cluster holds, without effect: {reason}"]
 
 
 def test_a_changed_setting_of_a_topic_is_obeyed_by_its_running_log(tmp_path: Path) -> None:

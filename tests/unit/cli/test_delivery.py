@@ -38,7 +38,7 @@ TOO_LARGE = [
         [],
         "a record was not stored: it has 5,000,000 B (5.0 MB); this client's limit is 1,000,000 B: "
         "--property message.max.bytes=5000512; the topic's limit is 1,048,588 B: "
-        "leadline configs alter --topic open --set max.message.bytes=5000512",
+        "leadline configs alter --topic open --set max.message.bytes=5000512 (MESSAGE_TOO_LARGE)",
     ),
     (
         "open",

@@ -76,12 +76,12 @@ def test_a_topic_has_its_own_settings_over_those_of_its_broker() -> None:
     assert config.leader_replication_throttled_replicas == "0:1,2:3"
 
 
-def test_changes_without_effect_are_named() -> None:
-    after, ignored = altered_broker(
-        LAYERS, [ConfigChange("num.io.threads", AlterConfigOp.SET, "9"), ConfigChange("my.own", AlterConfigOp.SET, "x")]
-    )
-    assert after == {"num.io.threads": "9", "my.own": "x"}
-    assert ignored == ("my.own", "num.io.threads (one thread serves all requests)")
+def test_a_setting_without_effect_and_one_of_a_plugin_may_change() -> None:
+    changes = [
+        ConfigChange("num.io.threads", AlterConfigOp.SET, "9"),
+        ConfigChange("my.own", AlterConfigOp.SET, "x"),
+    ]
+    assert altered_broker(LAYERS, changes) == {"num.io.threads": "9", "my.own": "x"}
 
 
 @pytest.mark.parametrize(
@@ -114,4 +114,4 @@ def test_a_change_that_does_not_fit_a_running_broker_is_refused(proposed: dict[s
 def test_what_belongs_to_one_broker_cannot_be_set_for_all() -> None:
     with pytest.raises(InvalidSetting, match="must be set for each broker separately"):
         check_broker(LAYERS, {"listeners": "PLAINTEXT://:9093"}, for_all=True)
-    assert check_broker(LAYERS, {"max.connections": "5"}, for_all=True) == ()
+    check_broker(LAYERS, {"max.connections": "5"}, for_all=True)
