@@ -241,6 +241,21 @@ def test_cve_2024_56128_the_nonce_and_the_channel_binding_are_checked(
     assert new in sent[1]
 
 
+@pytest.mark.parametrize("name", ["nobody", "root"])
+def test_a_login_does_not_tell_whether_there_is_such_a_user(broker: SecuredBroker, name: str) -> None:
+    """An unknown user was refused at once, a known one after its password. Names could be probed."""
+
+    def shown(user: str) -> tuple[int, bytes]:
+        """The length of the salt, and the iterations."""
+        with closing(broker.connect("SASL_PLAINTEXT")) as connection:
+            handshake(connection, SCRAM.mechanism_name)
+            answer = authenticate(connection, f"n,,n={user},r=nonce".encode())
+        _, salt, iterations = bytes(answer.auth_bytes).split(b",")
+        return len(salt), iterations
+
+    assert shown(name) == shown("alice")
+
+
 # Rights
 
 

@@ -52,6 +52,7 @@ from leadline.wire.classes import Message
 log = logging.getLogger(__name__)
 
 MAX_REAUTH_MS = "connections.max.reauth.ms"
+TOKEN_KEYS = ("delegation.token.secret.key", "delegation.token.master.key")
 MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER, GSSAPI)
 NO_KEY = Secret(b"")
 LOGIN_SHARE = 0.6, 0.8  # of its lifetime, after which this broker repeats a login; a request may wait in a queue then
@@ -77,7 +78,12 @@ class Credentials:
     sections: JaasSections = field(default_factory=dict)  # of the JAAS file: it counts where a listener has no line
 
     def of(self, mechanism: ScramMechanism) -> ScramUsers:
-        return ScramUsers(partial(self.users.credential_of, mechanism), partial(self._token, mechanism), self.decoy_key)
+        return ScramUsers(
+            partial(self.users.credential_of, mechanism),
+            partial(self._token, mechanism),
+            self.decoy_key,
+            partial(self.users.forms_of, mechanism),
+        )
 
     def _token(self, mechanism: ScramMechanism, id: str) -> TokenCredential | None:
         return None if self.tokens is None else self.tokens.credential(id, mechanism)
@@ -318,10 +324,10 @@ def _new_exchange(mechanism: str, module: LoginModule | None, credentials: Crede
 
 
 def decoy_key(cluster_id: str, settings: BrokerSettings, sections: JaasSections) -> Secret:
-    """The same on all brokers of a cluster, and known to none of its clients: it holds their common passwords."""
+    """The same on all brokers of a cluster, and known to none of its clients: it holds their common secrets."""
     digest = hashlib.sha256(cluster_id.encode())
     for name in sorted(settings.properties):
-        if name.endswith(JAAS):
+        if name.endswith(JAAS) or name in TOKEN_KEYS:
             digest.update(settings.properties[name].encode())
     for modules in (sections[name] for name in sorted(sections) if name.endswith(SERVER_SECTION)):
         for option in (option for module in modules for option in sorted(module.options.items())):

@@ -15,7 +15,8 @@ Pure: bytes in, an outcome out. Nonces are passed in.
     the nonce and the channel binding of client final are the ones of this exchange (CVE-2024-56128); librdkafka before
     2.6.1 repeats its own nonce before that of both, and is let in, as by Kafka
     an authorization id other than the name itself is refused, before the name is looked up (CVE-2017-12610)
-    a name that does not exist gets a salt like any other, always the same, and fails at the same message
+    a name that does not exist gets iterations and a salt like those of users, always the same for as long as users have
+    these, and fails at the same message after the same work
     messages to the client are the same for all that is wrong with a credential
 
 A delegation token logs in with `tokenauth=true`: the name is its id, the password its HMAC in base64. The client is
@@ -28,15 +29,18 @@ import base64
 import hashlib
 import hmac
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import Enum
 
 from leadline.security.principal import USER_TYPE, Principal
 from leadline.security.sasl_mechanisms import Authenticated, Challenge, Failed, Outcome
 from leadline.security.scram_credentials import (
+    KAFKAS_FORM,
     MIN_ITERATIONS,
     MOST_CLIENT_ITERATIONS,
+    RANDOM_BYTES,
+    CredentialForm,
     ScramCredential,
     ScramMechanism,
     client_key,
@@ -85,6 +89,7 @@ class ScramUsers:
     credential_of: Callable[[str], ScramCredential | None]
     token_of: Callable[[str], TokenCredential | None]
     decoy_key: Secret
+    forms: Callable[[], Collection[CredentialForm]] = lambda: ()  # of the credentials of users
 
 
 class ScramExchange:
@@ -115,26 +120,36 @@ class ScramExchange:
 
     def _login(self, name: str, by_token: bool, now_ms: int) -> "_Login":
         if not by_token:
-            credential = self._users.credential_of(name)
+            decoy, credential = self._decoy(name, self._users.forms()), self._users.credential_of(name)
             if credential is None:
-                return _Login(self._decoy(name), None, "no such user")
+                return _Login(decoy, None, "no such user")
             if credential.iterations < MIN_ITERATIONS:
-                return _Login(self._decoy(name), None, f"a credential with less than {MIN_ITERATIONS} iterations")
+                return _Login(decoy, None, f"a credential with less than {MIN_ITERATIONS} iterations")
             return _Login(credential, Principal(USER_TYPE, name))
-        token = self._users.token_of(name)
+        decoy, token = self._decoy(name, ()), self._users.token_of(name)
         if token is None:
-            return _Login(self._decoy(name), None, "no such delegation token")
+            return _Login(decoy, None, "no such delegation token")
         if token.expires_ms <= now_ms:
-            return _Login(self._decoy(name), None, "the delegation token has expired")
+            return _Login(decoy, None, "the delegation token has expired")
         owner = Principal(token.owner.type, token.owner.name, token_authenticated=True)
         return _Login(token.credential, owner, expires_ms=token.expires_ms)
 
-    def _decoy(self, name: str) -> ScramCredential:
-        """For a name that does not exist: a credential that matches no password."""
-        key = self._users.decoy_key.reveal()
-        digest = hmac.digest(key, b"%d:%b" % (self._mechanism.value, name.encode()), "sha512")
-        keys = Secret(digest[: hashlib.new(self._mechanism.hash).digest_size])
-        return ScramCredential(random_text(digest[-32:]).encode(), keys, keys, MIN_ITERATIONS)
+    def _decoy(self, name: str, forms: Collection[CredentialForm]) -> ScramCredential:
+        """For a name that does not exist: a credential that matches no password, in one of the forms.
+
+        Each form is as likely for a name as any other. A new one takes over some names; the others keep theirs.
+        """
+        digests = {form: self._digest(name, *form) for form in forms or (KAFKAS_FORM,)}
+        form = max(digests, key=digests.__getitem__)
+        salt = hashlib.shake_256(digests[form]).digest(RANDOM_BYTES if form.salt_bytes is None else form.salt_bytes)
+        if form.salt_bytes is None:
+            salt = random_text(salt).encode()
+        keys = Secret(self._digest(name)[: hashlib.new(self._mechanism.hash).digest_size])
+        return ScramCredential(salt, keys, keys, form.iterations)
+
+    def _digest(self, name: str, *form: int | None) -> bytes:
+        text = ":".join(map(str, (self._mechanism.value, *form, name)))
+        return hmac.digest(self._users.decoy_key.reveal(), text.encode(), "sha512")
 
     def _client_final(self, response: bytes, first: "_FirstMessages") -> Outcome:
         message = _CLIENT_FINAL.fullmatch(response)

@@ -20,6 +20,7 @@ import hmac
 import re
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from leadline.security.secret import Secret
 
@@ -31,6 +32,7 @@ _RANDOM_BITS = 130
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _KEYS = {"salt", "stored_key", "server_key", "iterations"}
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
+_KAFKAS_SALT = re.compile(rb"[0-9a-z]{20,26}")
 
 
 class ScramMechanism(Enum):
@@ -61,6 +63,21 @@ class ScramCredential:
     stored_key: Secret
     server_key: Secret
     iterations: int
+
+
+class CredentialForm(NamedTuple):
+    """What a login shows of a credential to a client that has proven nothing yet."""
+
+    iterations: int
+    salt_bytes: int | None  # None: a text, as Kafka makes them
+
+    @classmethod
+    def of(cls, credential: ScramCredential) -> "CredentialForm":
+        is_kafkas = _KAFKAS_SALT.fullmatch(credential.salt) is not None
+        return cls(credential.iterations, None if is_kafkas else len(credential.salt))
+
+
+KAFKAS_FORM = CredentialForm(MIN_ITERATIONS, None)  # Kafka's default, also for delegation tokens
 
 
 def salted_password(mechanism: ScramMechanism, password: Secret, salt: bytes, iterations: int) -> Secret:

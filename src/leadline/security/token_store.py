@@ -40,12 +40,17 @@ from leadline.security import delegation_tokens
 from leadline.security.delegation_tokens import DelegationToken, TokenCache, TokenLifetimes
 from leadline.security.principal import Principal
 from leadline.security.scram import TokenCredential
-from leadline.security.scram_credentials import ScramCredential, ScramMechanism, credential_of_password
+from leadline.security.scram_credentials import (
+    RANDOM_BYTES,
+    ScramCredential,
+    ScramMechanism,
+    credential_of_password,
+    random_text,
+)
 from leadline.security.secret import Secret
 
 log = logging.getLogger(__name__)
 
-ITERATIONS = 4096  # of the credentials that a token logs in with
 READ_AT_ONCE = 100  # nodes
 MOST_TRIES = 10
 
@@ -123,8 +128,8 @@ class TokenStore:
         credential = self._credentials.get((id, mechanism))
         if credential is None:
             password = Secret(base64.b64encode(self.cache.hmac(id).reveal()))
-            salt = self._chance.new_uuid().bytes
-            credential = credential_of_password(mechanism, password, salt, ITERATIONS)
+            salt = random_text(self._chance.secret_bytes(RANDOM_BYTES)).encode()
+            credential = credential_of_password(mechanism, password, salt)
             self._credentials[id, mechanism] = credential
         return TokenCredential(token.owner, credential, token.expiry_ms)
 

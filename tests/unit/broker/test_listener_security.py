@@ -39,7 +39,13 @@ from leadline.security.sasl_client_authenticator import (
     SaslClientAuthenticator,
 )
 from leadline.security.sasl_mechanisms import Authenticated
-from leadline.security.scram_credentials import ScramMechanism, credential_of_password, credential_text
+from leadline.security.scram_credentials import (
+    KAFKAS_FORM,
+    CredentialForm,
+    ScramMechanism,
+    credential_of_password,
+    credential_text,
+)
 from leadline.security.scram_users import ScramUserCredentials
 from leadline.security.secret import Secret
 from leadline.wire.frames import SIZE
@@ -206,6 +212,14 @@ def test_the_key_of_decoys_is_that_of_the_cluster_and_its_passwords() -> None:
     assert key("one", PLAIN_LINE) != key("one", SCRAM_LINE)
 
 
+@pytest.mark.parametrize("name", ["delegation.token.secret.key", "delegation.token.master.key"])
+def test_the_key_of_decoys_is_secret_where_only_tokens_have_a_secret(name: str) -> None:
+    """A line for SCRAM needs no password, and clients can know the cluster id."""
+    properties = {"listener.name.x.scram-sha-256.sasl.jaas.config": SCRAM_LINE}
+    keys = {decoy_key("one", broker_settings(properties | more), {}) for more in ({}, {name: "a"}, {name: "b"})}
+    assert len(keys) == 3
+
+
 FILE = f"""
 KafkaServer {{ {PLAIN_LINE} }};
 sasl_plaintext.KafkaServer {{ {PLAIN_LINE.replace("alice", "bob")} {SCRAM_LINE.replace(";", " username=me;")} }};
@@ -280,6 +294,25 @@ def test_a_credential_that_is_none_is_passed_over(caplog: pytest.LogCaptureFixtu
     assert users.users == []
     assert "ignoring an unreadable SCRAM-SHA-256 credential of user alice" in caplog.text
     assert "secret" not in caplog.text
+
+
+def test_the_forms_of_a_mechanism_are_those_by_which_users_can_log_in() -> None:
+    users, mechanism = ScramUserCredentials(), ScramMechanism.SCRAM_SHA_256
+
+    def put(user: str, salt: bytes, iterations: int) -> None:
+        credential = credential_of_password(mechanism, Secret.of("wonderland"), salt, iterations)
+        users.put(QuotaEntity(user), {"SCRAM-SHA-256": credential_text(credential)})
+
+    for user in ("alice", "bob"):
+        put(user, bytes(32), 8192)
+    put("carol", b"sljczh9kbt6v9rurt3ivvhpa2", 4096)  # by Kafka's tool
+    put("weak", b"salt", 4095)
+    assert set(users.forms_of(mechanism)) == {CredentialForm(8192, 32), KAFKAS_FORM}
+    assert users.forms_of(ScramMechanism.SCRAM_SHA_512) == []
+    put("alice", b"sljczh9kbt6v9rurt3ivvhpa2", 4096)
+    assert set(users.forms_of(mechanism)) == {CredentialForm(8192, 32), KAFKAS_FORM}
+    users.put(QuotaEntity("bob"), {})
+    assert users.forms_of(mechanism) == [KAFKAS_FORM]
 
 
 # Certificates that change while the broker runs

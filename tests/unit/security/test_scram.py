@@ -1,6 +1,7 @@
 """SCRAM: both sides of the exchange, what fails it, and what an attacker does not learn."""
 
 import base64
+import dataclasses
 import hashlib
 import hmac
 import re
@@ -20,7 +21,13 @@ from leadline.security.scram import (
     ScramUsers,
     TokenCredential,
 )
-from leadline.security.scram_credentials import ScramCredential, ScramMechanism, credential_of_password
+from leadline.security.scram_credentials import (
+    KAFKAS_FORM,
+    CredentialForm,
+    ScramCredential,
+    ScramMechanism,
+    credential_of_password,
+)
 from leadline.security.secret import Secret
 
 SHA_256, SHA_512 = ScramMechanism
@@ -247,6 +254,39 @@ def test_a_name_that_does_not_exist_gets_a_salt_of_its_own_that_stays() -> None:
     assert first_answer("nobody") == first_answer("nobody")
     assert first_answer("nobody") != first_answer("nobody2")
     assert re.fullmatch(rb"r=xserver,s=[A-Za-z0-9+/]{32,}=*,i=4096", first_answer("nobody"))
+
+
+NOBODIES = [f"nobody{number}" for number in range(200)]
+
+
+def decoy_form(name: str, *forms: CredentialForm) -> CredentialForm:
+    """What the server shows of a user that does not exist, if its users have these forms."""
+    users = dataclasses.replace(USERS[SHA_256], forms=lambda: forms)
+    answer = ScramExchange(SHA_256, users, "server").evaluate(f"n,,n={name},r=x".encode(), NOW_MS)
+    assert isinstance(answer, Challenge)
+    fields = dict(part.split(b"=", 1) for part in answer.data.split(b","))
+    credential = ScramCredential(base64.b64decode(fields[b"s"]), Secret(b""), Secret(b""), int(fields[b"i"]))
+    return CredentialForm.of(credential)
+
+
+@pytest.mark.parametrize(
+    "forms",
+    [
+        {KAFKAS_FORM},
+        {CredentialForm(8192, 32)},
+        {CredentialForm(8192, 32), KAFKAS_FORM, CredentialForm(4096, 64), CredentialForm(16384, 100)},
+    ],
+)
+def test_a_name_that_does_not_exist_looks_like_the_users_that_do(forms: set[CredentialForm]) -> None:
+    """Other iterations, or a salt of another length, would tell that there is no such user."""
+    assert {decoy_form(name, *forms) for name in NOBODIES} == forms
+
+
+def test_a_new_form_of_users_takes_over_some_names_and_leaves_the_others() -> None:
+    forms, new = (KAFKAS_FORM, CredentialForm(8192, 32)), CredentialForm(4096, 64)
+    changed = [name for name in NOBODIES if decoy_form(name, *forms) != decoy_form(name, new, *forms)]
+    assert 0 < len(changed) < len(NOBODIES) / 2
+    assert {decoy_form(name, new, *forms) for name in changed} == {new}
 
 
 @pytest.mark.parametrize("name", ["nobody", "weak"])
