@@ -45,11 +45,11 @@ def fetch(request: FetchRequest, ctx: Context) -> FetchResponse | Awaitable[Fetc
     services = ctx.services
     params = FetchParams(request, ctx.version, services.config)
     ctx.client.is_follower = params.is_follower
-    _limit(params, ctx)
     acls, now_ms, access, is_broker = services.acls, services.clock.now_ms(), None, params.is_follower
     if acls is not None and is_broker:
         access = FetchAccess(ctx, acls.authorizer)
         is_broker = access.is_broker()
+    _limit(params, is_broker, ctx)
     try:
         context = fetch_context(request, params, is_broker, services.sessions, now_ms)
     except WireError as error:
@@ -62,12 +62,12 @@ def fetch(request: FetchRequest, ctx: Context) -> FetchResponse | Awaitable[Fetc
     return answer if ctx.version >= RECORD_BATCHES_FROM else down_converted(answer, context.positions, ctx)
 
 
-def _limit(params: FetchParams, ctx: Context) -> None:
-    """A consumer gets no more at once than its quota allows. Followers are exempt from quotas."""
+def _limit(params: FetchParams, is_broker: bool, ctx: Context) -> None:
+    """A consumer gets no more at once than its quota allows. Brokers are exempt from quotas."""
     if ctx.meter is not None:
-        if params.is_follower:
+        if is_broker:
             ctx.meter.exempt()
-        else:
+        elif not params.is_follower:
             limits = ctx.meter.fetch_limits(FetchLimits(params.max_bytes, params.min_bytes))
             params.max_bytes, params.min_bytes = limits
 

@@ -11,13 +11,14 @@ from leadline.security.rates import java_round
 from leadline.wire import messages as m
 from leadline.wire.classes import Message
 from leadline.wire.frames import FRONT, request_frame
+from tests.support.authorized_broker import ALICE, AUTHORIZER, ROOT
 from tests.support.brokers import joined
 from tests.support.in_memory_broker import InMemoryClient, run
 from tests.support.logs import ManualClock, batch
 
 TP = TopicPartition("t", 0)
 WINDOW_MS = 10_000  # of a client that is new
-LEADER_NOT_AVAILABLE, THROTTLING_QUOTA_EXCEEDED = 5, 89
+LEADER_NOT_AVAILABLE, TOPIC_AUTHORIZATION_FAILED, THROTTLING_QUOTA_EXCEEDED = 5, 29, 89
 Scenario = Callable[[InMemoryClient, ManualClock], Awaitable[None]]
 
 
@@ -176,6 +177,23 @@ def test_followers_are_exempt() -> None:
         assert (response.throttle_time_ms, client.muted_ms) == (0, [])
 
     check(scenario)
+
+
+def test_a_client_that_fetches_as_a_follower_without_the_right_is_throttled_like_any_other() -> None:
+    async def scenario(client: InMemoryClient, clock: ManualClock) -> None:
+        client.client.principal = ROOT
+        await client.create(TP.topic)
+        limit(client, request_percentage=0.0001)
+        assert isinstance(clock, TickingClock)
+        clock.tick_s = 1.0
+        follower = await client.send(fetch_request(replica_id=5), m.FetchResponse, 12)
+        assert (follower.throttle_time_ms, client.muted_ms) == (0, [])
+        client.client.principal = ALICE
+        stranger = await client.send(fetch_request(replica_id=5), m.FetchResponse, 12)
+        assert (stranger.throttle_time_ms, client.muted_ms) == (1000, [1000])
+        assert stranger.responses[0].partitions[0].error_code == TOPIC_AUTHORIZATION_FAILED
+
+    check(scenario, **{name.replace(".", "_"): value for name, value in AUTHORIZER.items()})
 
 
 REQUESTS: list[tuple[Message, type[Message], int, bool]] = [
