@@ -94,6 +94,10 @@ ELSEWHERE = {
     ),
     # A client allocated what a server announced.
     "CVE-2026-10142": ("unit/cluster/test_broker_login.py", "test_a_peer_that_is_not_known_yet_cannot_announce_much"),
+    "CVE-2026-10142, the pipeline": (
+        "unit/spark/client/test_connection.py",
+        "test_a_peer_that_is_not_known_yet_cannot_announce_much",
+    ),
     # A few compressed bytes became gigabytes.
     "CVE-2023-34455": (
         "unit/records/test_compression.py",

@@ -31,7 +31,7 @@ from leadline.runtime.ordered_set import OrderedSet
 from leadline.runtime.periodic import end_now
 from leadline.runtime.ports import shortage
 from leadline.runtime.thread_buffer import ThreadBuffer
-from leadline.security.sasl_client_authenticator import LoginRefused
+from leadline.security.sasl_client_authenticator import MAX_LOGIN_ANSWER_BYTES, LoginRefused
 from leadline.security.tls import failure_reason
 from leadline.wire.classes import Message
 from leadline.wire.frames import parse_response, request_bytes
@@ -43,7 +43,6 @@ M = TypeVar("M", bound=Message)
 SIZE_BYTES = 4
 MAX_DOUBLINGS = 10  # of the time limit for connecting
 MAX_ANSWER_BYTES = 256 * 1024 * 1024  # more than any answer between brokers has
-MAX_LOGIN_ANSWER_BYTES = 512 * 1024  # of a peer that is not known yet
 CLOSED = "the peer closed the connection"
 
 EncodeRequest = Callable[[int, str], Buffer]  # from correlation id and client id to the frame of a request

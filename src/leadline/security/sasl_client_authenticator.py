@@ -43,6 +43,7 @@ from leadline.wire.primitives import MalformedRequest
 
 HANDSHAKE_VERSION, AUTHENTICATE_VERSION = 1, 2
 MAX_QUOTED = 300  # characters of a peer's message
+MAX_LOGIN_ANSWER_BYTES = 512 * 1024  # of a peer that is not known yet (CVE-2026-10142); the caller sees to it
 
 M = TypeVar("M", bound=Message)
 

@@ -19,6 +19,7 @@ from leadline import __version__
 from leadline.config.values import InvalidSetting
 from leadline.security.client_properties import OAUTHBEARER, ClientLogin, SecurityProperties, without_words
 from leadline.security.sasl_client_authenticator import (
+    MAX_LOGIN_ANSWER_BYTES,
     ClientLoginStep,
     LoginComplete,
     LoginRefused,
@@ -130,6 +131,7 @@ class BlockingConnection:
         self._buffer = bytearray(BUFFER_BYTES)
         self._versions: dict[int, range] = {}
         self._login_due_s: float | None = None  # monotonic; None: the session has no end
+        self._max_answer_bytes = MAX_LOGIN_ANSWER_BYTES  # until the login is over
         self._sock = self._connected()
         try:
             self._learn_versions()
@@ -138,6 +140,7 @@ class BlockingConnection:
         except BaseException:
             self.close()
             raise
+        self._max_answer_bytes = MAX_FRAME_BYTES
 
     def close(self) -> None:
         self._sock.close()
@@ -168,7 +171,10 @@ class BlockingConnection:
                 raise Unreachable(f"{self.address} answers request {header.correlation_id}, not {self._correlation_id}")
             return decode(kind, frame, version, body_at)
         except MalformedRequest as error:
-            raise Unreachable(f"{self.address} sent an answer that cannot be decoded: {error}") from None
+            raise self._undecodable(error) from None
+
+    def _undecodable(self, error: MalformedRequest) -> Unreachable:
+        return Unreachable(f"{self.address} sent an answer that cannot be decoded: {error}")
 
     def swap_buffer(self, other: bytearray | None) -> bytearray:
         """Receives into another buffer from now on and returns the previous one, so that its records stay valid."""
@@ -212,7 +218,10 @@ class BlockingConnection:
             failed = int.from_bytes(frame[4:6], "big", signed=True) == UNSUPPORTED_VERSION
             if version == 3 and failed:
                 continue
-            _, answer = parse_response(ApiVersionsResponse, frame, version)
+            try:
+                _, answer = parse_response(ApiVersionsResponse, frame, version)
+            except MalformedRequest as error:
+                raise self._undecodable(error) from None
             self._versions = {api.api_key: range(api.min_version, api.max_version + 1) for api in answer.api_keys}
             return
         raise Unreachable(f"{self.address} has no version of ApiVersions (api {API_VERSIONS})")
@@ -267,8 +276,8 @@ class BlockingConnection:
 
     def _frame(self) -> memoryview:
         (size,) = SIZE.unpack(self._exactly(SIZE.size))
-        if not 0 <= size <= MAX_FRAME_BYTES:
-            raise Unreachable(f"{self.address} announces an answer of {size} bytes; {MAX_FRAME_BYTES} are the limit")
+        if not 0 <= size <= (limit := self._max_answer_bytes):
+            raise Unreachable(f"{self.address} announces an answer of {size} bytes; {limit} are the limit")
         return self._exactly(size)
 
     def _exactly(self, size: int) -> memoryview:
