@@ -224,13 +224,15 @@ class Connection:
         self._flush()
 
     def _serve_frames(self, frame: memoryview | None) -> None:
-        """Serve the frames that were read, from this first one on, until one has to wait; keep the rest."""
+        """Serve the frames that were read, from this first one on, until one has to wait; keep the rest.
+
+        What is behind a frame that waits is not looked at: an error there must not overtake the answer.
+        """
         net, reader, sender, began = self.net, self._reader, self._sender, self.last_active
         is_small = frame is not None
         while frame is not None:
             self._serve(frame)
-            frame = reader.next_frame()
-            if frame is None:
+            if self.receive_state is not _READING or (frame := reader.next_frame()) is None:
                 break
             if sender.queued_bytes >= FLUSH_BYTES or len(sender.queue) >= MAX_BUFFERS:
                 self._flush()

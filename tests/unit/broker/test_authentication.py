@@ -43,6 +43,7 @@ from leadline.wire.messages import (
 )
 from leadline.wire.primitives import BUFFERS
 from tests.support.ahead_clock import AheadClock
+from tests.support.brokers import joined
 from tests.support.certificates import client_context, server_context
 from tests.support.net import net_of
 from tests.support.waiting import eventually
@@ -382,6 +383,53 @@ def test_a_large_announcement_before_the_login_fails_it_after_the_delay(caplog: 
 
     run(test)
     assert "a request of 1001 bytes; sasl.server.max.receive.size=1000" in caplog.text
+
+
+@pytest.mark.parametrize("size", [-1, 1001])
+def test_an_announcement_behind_a_login_that_fails_does_not_shorten_the_delay(
+    size: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who guesses passwords would know at once that one is wrong."""
+
+    async def test() -> None:
+        async with server(sasl(max_receive_bytes=1000, failure_delay_s=0.3)) as (_, client):
+            peer = await client()
+            peer.request(SaslHandshakeRequest(mechanism=PLAIN), 1)
+            assert await peer.receive() is not None
+            began_s = time.monotonic()
+            login = joined(request_frame(SaslAuthenticateRequest(auth_bytes=b"\0alice\0rabbit"), 2, 7, "test"))
+            peer.writer.write(login + size.to_bytes(4, signed=True))
+            frame = await peer.receive()
+            assert frame is not None
+            assert time.monotonic() - began_s >= 0.3
+            assert parse_response(SaslAuthenticateResponse, frame, 2)[1].error_code == 58
+            assert await peer.receive() is None
+
+    run(test)
+    assert "its login failed: Authentication failed: Invalid username or password" in caplog.text
+    assert "Error" not in caplog.text
+
+
+def test_an_announcement_behind_a_login_that_blocks_waits_for_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        security, mechanism = blocking()
+        async with server(security) as (net, client):
+            peer = await client()
+            peer.request(SaslHandshakeRequest(mechanism=PLAIN), 1)
+            assert await peer.receive() is not None
+            login = joined(request_frame(SaslAuthenticateRequest(auth_bytes=b"right"), 2, 7, "test"))
+            peer.writer.write(login + (-1).to_bytes(4, signed=True))
+            await eventually(lambda: len(mechanism.threads) == 1)
+            mechanism.released.set()
+            frame = await peer.receive()
+            assert frame is not None
+            assert parse_response(SaslAuthenticateResponse, frame, 2)[1].error_code == 0
+            assert await peer.receive() is None
+            assert net.logins.successful["SECURE"] == 1
+
+    run(test)
+    assert "a request of -1 bytes" in caplog.text
+    assert "Error" not in caplog.text
 
 
 def test_each_listener_has_a_limit_of_its_own_for_messages_of_a_login() -> None:

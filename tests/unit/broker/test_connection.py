@@ -110,6 +110,21 @@ def test_a_frame_of_an_impossible_size_closes_its_connection_with_one_line(
     assert f"a request of {size} bytes; socket.request.max.bytes=1000" in line
 
 
+def test_a_request_that_waits_is_answered_before_an_impossible_size_behind_it_closes_its_connection() -> None:
+    async def test() -> None:
+        async def later() -> Reply:
+            await turns()
+            return [sized(b"answer")]
+
+        async with loopback_server(lambda connection, frame: later()) as server:
+            peer = await server.peer()
+            peer.writer.write(sized(b"request") + (-1).to_bytes(4, "big", signed=True))
+            assert await peer.receive() == b"answer"
+            assert await peer.receive() is None
+
+    run(test)
+
+
 def test_requests_before_a_malformed_one_are_still_answered(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         def serve(connection: Connection, frame: memoryview) -> Served:
