@@ -30,15 +30,18 @@ from leadline.config.values import BLANK, InvalidSetting
 from leadline.security.jwks import Jwks
 from leadline.security.principal import USER_TYPE, Principal
 from leadline.security.sasl_mechanisms import Authenticated, Challenge, Failed, Outcome
+from leadline.security.sasl_names import SASL_NAME, is_escaped
 
 OAUTHBEARER = "OAUTHBEARER"
 INVALID_TOKEN = '{"status":"invalid_token"}'
 _CONTROL_A = b"\x01"
-_SASL_NAME = rb"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+_MOST_PAIRS = 100
 _MESSAGE = re.compile(
-    rb"n,(?:a=(?P<authzid>" + _SASL_NAME + rb"))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01"
+    rb"n,(?:a=(?P<authzid>"
+    + SASL_NAME
+    + rb"))?,\x01(?P<pairs>(?:[A-Za-z]++=[\x21-\x7e \t\r\n]++\x01){0,%d})\x01" % _MOST_PAIRS
 )
-_AUTH = re.compile(rb"(?P<scheme>\w+) +(?P<token>[-_~+/.a-zA-Z0-9]+=*)")
+_AUTH = re.compile(rb"(?P<scheme>\w++) ++(?P<token>[-_~+/.a-zA-Z0-9]++=*+)")
 _MAX_NUMBER = 1 << 53
 
 
@@ -102,7 +105,7 @@ class OAuthBearerExchange:
 def _parsed(response: bytes) -> tuple[str, str] | None:
     """Authorization id and token."""
     message = _MESSAGE.fullmatch(response)
-    if message is None:
+    if message is None or not is_escaped(message["authzid"] or b""):
         return None
     pairs = dict(pair.split(b"=", 1) for pair in message["pairs"].split(_CONTROL_A) if pair)
     auth = _AUTH.fullmatch(pairs.get(b"auth", b""))

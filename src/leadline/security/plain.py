@@ -28,9 +28,9 @@ class PlainExchange:
         self._password_of = password_of
 
     def evaluate(self, response: bytes, now_ms: int) -> Outcome:
-        parts = response.decode("utf-8", "replace").split("\0")
+        parts = response.decode("utf-8", "replace").split("\0", _MOST_PARTS - 1)
         if len(parts) != 3:
-            return Failed(f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(parts), _MOST_PARTS)}")
+            return Failed(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
         authorization_id, name, password = parts
         if not name:
             return Failed("Authentication failed: username not specified")

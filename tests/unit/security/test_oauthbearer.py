@@ -1,5 +1,6 @@
 """OAUTHBEARER: the message, the detour of a refusal, and which tokens count."""
 
+import time
 from typing import Any
 
 import pytest
@@ -59,6 +60,21 @@ def test_a_client_may_try_again_instead() -> None:
     login = exchange()
     login.evaluate(first_message("a.b.c"), NOW_MS)
     assert isinstance(login.evaluate(first_message(signed(CLAIMS)), NOW_MS), Authenticated)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [b"n,,\x01" + b"a=b\x01" * 131_000 + b"\x01", b"n,a=" + b"=2C" * 174_000 + b",\x01auth=Bearer x\x01\x01"],
+    ids=["pairs", "escapes"],
+)
+def test_half_a_megabyte_of_a_stranger_takes_milliseconds(message: bytes) -> None:
+    """Of the CPU; nobody else is served meanwhile."""
+    times_s = []
+    for _ in range(3):
+        login, began_s = exchange(), time.process_time()
+        login.evaluate(message, NOW_MS)
+        times_s.append(time.process_time() - began_s)
+    assert min(times_s) < 0.01
 
 
 def test_another_authorization_id_is_refused_in_kafkas_words() -> None:

@@ -5,6 +5,7 @@ import dataclasses
 import hashlib
 import hmac
 import re
+import time
 from collections.abc import Callable
 from unittest.mock import patch
 
@@ -304,6 +305,35 @@ def test_the_keys_of_the_decoy_do_not_log_in() -> None:
         server.evaluate(b"n,,n=nobody,r=x", NOW_MS)
         final = b"c=biws,r=xserver,p=" + base64.b64encode(bytes(32))
         assert isinstance(server.evaluate(final, NOW_MS), Failed)
+
+
+MOST_BYTES = 524_000  # of a message before the login
+
+
+@pytest.mark.parametrize(
+    ("first", "final"),
+    [
+        (b"n,,n=" + b"a" * MOST_BYTES + b",r=x", None),
+        (b"n,,n=" + b"a" * MOST_BYTES, None),
+        (b"n,,n=" + b"=2C" * (MOST_BYTES // 3) + b",r=x", None),
+        (b"n,a=" + b"a" * MOST_BYTES + b",n=a,r=x", None),
+        (b"n,,n=a,r=x" + b",a=b" * (MOST_BYTES // 4), None),
+        (b"n,,n=a,r=x", b"c=" + b"AAAA" * (MOST_BYTES // 4)),
+        (b"n,,n=a,r=x", b"c=biws,r=xserver" + b",p=b" * (MOST_BYTES // 4) + b"*"),
+        (b"n,,n=a,r=x", b"c=biws,r=xserver,p=" + b"AAAA" * (MOST_BYTES // 4) + b"*"),
+    ],
+    ids=["name", "no nonce", "escapes", "authzid", "extensions", "channel", "proofs", "proof"],
+)
+def test_half_a_megabyte_of_a_stranger_takes_milliseconds(first: bytes, final: bytes | None) -> None:
+    """Of the CPU; nobody else is served meanwhile."""
+    times_s = []
+    for _ in range(3):
+        server, began_s = exchange(), time.process_time()
+        server.evaluate(first, NOW_MS)
+        if final is not None:
+            server.evaluate(final, NOW_MS)
+        times_s.append(time.process_time() - began_s)
+    assert min(times_s) < 0.02
 
 
 def test_no_repr_shows_proofs_salts_or_signatures() -> None:
