@@ -136,7 +136,6 @@ COVERED_BY = {
     "spark/audit/comparison.py": "unit/spark/audit/test_audit.py",
     "spark/audit/file_scan.py": "unit/spark/audit/test_audit.py",
     "spark/audit/indexes.py": "unit/spark/audit/test_audit.py",
-    "spark/client/connection.py": "unit/spark/client/test_range_fetch.py",
     "spark/client/failures.py": "unit/spark/client/test_transaction.py",
     "spark/errors.py": "unit/spark/jobs/test_lineage.py",
     "spark/files/journal_views.py": "spark/test_log_source.py",
