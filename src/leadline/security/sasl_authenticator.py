@@ -53,7 +53,7 @@ from leadline.security.sasl_mechanisms import (
     SaslExchange,
     ThreadWork,
 )
-from leadline.wire.apis import API_VERSIONS, unsupported_api_versions
+from leadline.wire.apis import API_VERSIONS, Api, unsupported_api_versions
 from leadline.wire.classes import Message
 from leadline.wire.codec import decode_from
 from leadline.wire.frames import SIZE, RequestHead, request_head, response_frame
@@ -68,6 +68,7 @@ from leadline.wire.messages import (
 from leadline.wire.primitives import BUFFERS, MalformedRequest
 
 MAX_RECEIVE_BYTES = 524_288  # the default of sasl.server.max.receive.size
+MAX_DECODED_BYTES = 16_384  # of a request that has no place in a login
 MIN_REAUTHENTICATION_INTERVAL_MS = 1000
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 
@@ -279,10 +280,7 @@ class SaslAuthenticator:
             if head.api is None or not head.is_supported:
                 return self._fail(f"api key {head.api_key} v{head.version} is not supported", delayed=False)
             if head.api_key != SASL_AUTHENTICATE:
-                other, _ = decode_from(head.api.request, frame, head.version, head.body_at)
-                error = self._listener.error_response(other, head.version, IllegalSaslState.code)
-                response = _response(error, head) if error else b""
-                return self._fail(f"unexpected {head.api.name} during the login", response)
+                return self._other_request(frame, head, head.api)
             request, _ = decode_from(SaslAuthenticateRequest, frame, head.version, head.body_at)
             token = bytes(request.auth_bytes)
         outcome = self._exchange.evaluate(token, now_ms)
@@ -290,6 +288,14 @@ class SaslAuthenticator:
             return self._answer(outcome, now_ms, monotonic_ms)
         self._move(LoginState.WORK)
         return LoginStep(work=outcome)
+
+    def _other_request(self, frame: bytes, head: RequestHead, api: Api) -> LoginStep:
+        """Its error response needs nothing of it. A large one is not decoded: its sender is not known yet."""
+        other = api.request()
+        if len(frame) <= MAX_DECODED_BYTES:
+            other, _ = decode_from(api.request, frame, head.version, head.body_at)
+        error = self._listener.error_response(other, head.version, IllegalSaslState.code)
+        return self._fail(f"unexpected {api.name} during the login", _response(error, head) if error else b"")
 
     def _answer(self, outcome: Outcome, now_ms: int, monotonic_ms: int) -> LoginStep:
         outcome = self._unless_another(outcome)

@@ -1,6 +1,7 @@
 """The login of a connection, arrow by arrow. What Kafka answers to the same frames is compared in tests/conformance."""
 
 import itertools
+import time
 import tracemalloc
 from typing import TypeVar
 
@@ -215,6 +216,20 @@ def test_another_request_than_authenticate_is_answered_with_34(request_frame: by
     failure = failure_of(play(authenticator(), handshake(), request_frame))
     assert read(ApiVersionsResponse, failure.response, version).error_code == 34
     assert failure.delayed
+
+
+def test_a_large_request_in_place_of_authenticate_is_not_decoded() -> None:
+    """That would take the time of all others, for a client that is not known yet."""
+    topics = [MetadataRequest.MetadataRequestTopic(name="topic") for _ in range(70_000)]
+    large, times_s = frame(MetadataRequest(topics=topics), 4), []
+    for _ in range(3):
+        login, began_s = authenticator(), time.process_time()
+        failure = play(login, handshake(), large).failure
+        times_s.append(time.process_time() - began_s)
+        assert failure is not None
+        assert failure.reason == "unexpected Metadata during the login"
+        assert failure.delayed
+    assert min(times_s) < 0.01
 
 
 def test_a_request_without_a_response_just_closes() -> None:
