@@ -1,11 +1,11 @@
 """The periodic tasks of replication: ISR expiration, and checkpoints of the high watermarks.
 
-They run only where there are several replicas: a single one is in sync with itself.
+ISRs expire only where there are several replicas: a single one is in sync with itself.
 """
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from leadline.config.live_settings import LiveSettings
 from leadline.errors import LogDirFailed, StorageError
@@ -21,25 +21,28 @@ log = logging.getLogger(__name__)
 class ReplicaTasks:
     def __init__(self, hosted: Mapping[TopicPartition, HostedPartition], dirs: LogDirs, settings: LiveSettings) -> None:
         self._hosted, self._dirs, self._settings = hosted, dirs, settings
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: dict[str, asyncio.Task[None]] = {}  # by name
 
-    def start(self) -> None:
-        """Start the tasks, unless they run already."""
-        if self._tasks:
-            return
-        config = self._settings.broker
-        expiration = every(config.replica_lag_time_max_ms / 2, self.expire_isrs)
-        interval_ms = config.replica_high_watermark_checkpoint_interval_ms
-        checkpoint = every(interval_ms, self.checkpoint_high_watermarks, first_ms=0)  # as soon as there is a partition
-        self._tasks = [
-            asyncio.create_task(expiration, name="isr-expiration"),
-            asyncio.create_task(checkpoint, name="highwatermark-checkpoint"),
-        ]
+    def start_checkpoints(self) -> None:
+        """As soon as there is a partition, as in Kafka. The first one is written at once."""
+        interval_ms = self._settings.broker.replica_high_watermark_checkpoint_interval_ms
+        self._start("highwatermark-checkpoint", interval_ms, self.checkpoint_high_watermarks, first_ms=0)
+
+    def start_isr_expiration(self) -> None:
+        """As soon as a partition has several replicas."""
+        self._start("isr-expiration", self._settings.broker.replica_lag_time_max_ms / 2, self.expire_isrs)
+
+    def _start(
+        self, name: str, interval_ms: float, work: Callable[[], Awaitable[None]], *, first_ms: float | None = None
+    ) -> None:
+        """Start a task, unless it runs already."""
+        if name not in self._tasks:
+            self._tasks[name] = asyncio.create_task(every(interval_ms, work, first_ms=first_ms), name=name)
 
     async def stop(self) -> None:
-        for task in self._tasks:
+        for task in self._tasks.values():
             task.cancel()
-        await all_ended(*self._tasks)
+        await all_ended(*self._tasks.values())
 
     async def expire_isrs(self) -> None:
         self.shrink_isrs(())

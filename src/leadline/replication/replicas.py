@@ -105,7 +105,7 @@ class Replicas:
             await self._unfollow(tp, hosted)
             begins = hosted.elected(decision, tuple(replicas))
             if hosted.leader.followers:
-                self._start_tasks()
+                self._start_isr_expiration()
             self.moves.resume(tp)
         for on_lead in self.on_lead if begins else ():
             on_lead(tp, hosted)
@@ -139,14 +139,14 @@ class Replicas:
             partition=tp.partition,
             backoff_ms=self.context.settings.broker.replica_fetch_backoff_ms,
         )
-        self._start_tasks()
+        self._start_isr_expiration()
         fetcher = self._fetcher(hosted.leader_id)
         hosted.on_flushed = fetcher.flush_ended
         await fetcher.follow(tp, FollowedPartition(hosted.follower_state, hosted), effects)
 
-    def _start_tasks(self) -> None:
+    def _start_isr_expiration(self) -> None:
         if not self.is_stopping:
-            self.tasks.start()
+            self.tasks.start_isr_expiration()
 
     async def _hold(self, tp: TopicPartition, topic_id: TopicId | None, epoch: LeaderEpoch) -> HostedPartition:
         if self.is_stopping:
@@ -163,6 +163,8 @@ class Replicas:
             await self.dirs.truncation.truncate_future_to(tp, hosted_log.log_end)
             hosted = self.hosted[tp] = HostedPartition(hosted_log, self.context, self.alterations)
             self._long_lived.created()
+            if not self.is_stopping:
+                self.tasks.start_checkpoints()
         return hosted
 
     def _fetcher(self, leader: BrokerId) -> Fetcher:
