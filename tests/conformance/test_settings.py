@@ -121,6 +121,7 @@ def comparable(row: SettingRow) -> bool:
     return row.kind is not ConfigType.CLASS and not row.name.startswith("controller.quorum.")
 
 
+PROTOCOLS = "0.8.2 0.10.2 0.11.0-IV0 0.11.0 1.1 2.6 2.8.1 3.0 3.6-IV2 3.7 3.8 3.9 3.9-IV0 4.0 4.0-IV0".split()
 STARTS: list[dict[str, str]] = [
     {},
     {"log.retention.hours": "24"},
@@ -182,6 +183,11 @@ STARTS: list[dict[str, str]] = [
     {"group.coordinator.rebalance.protocols": "consumer"},
     {"controller.listener.names": "CONTROLLER"},
     {"log.message.format.version": "2.8"},
+    *({"inter.broker.protocol.version": protocol} for protocol in PROTOCOLS),
+    {"inter.broker.protocol.version": "2.8", "log.message.format.version": "2.0"},
+    {"inter.broker.protocol.version": "0.10.1", "log.message.format.version": "0.11.0"},
+    {"inter.broker.protocol.version": "3.8", "unstable.feature.versions.enable": "true"},
+    {"inter.broker.protocol.version": "3.9-IV0", "unstable.api.versions.enable": "true"},
     {"listeners": "PLAINTEXT://[::1]:9092"},
     {"listeners": "PLAINTEXT://::1:9092"},
     {"listeners": "PLAINTEXT://localhost:0"},

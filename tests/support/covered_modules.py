@@ -35,7 +35,6 @@ COVERED_BY = {
     "cli/migrate/cluster_report.py": "unit/cli/migrate/test_cluster_findings.py",
     "cli/migrate/cluster_survey.py": "unit/cli/migrate/test_command.py",
     "cli/migrate/mechanism_findings.py": "unit/cli/migrate/test_settings_findings.py",
-    "cli/migrate/peer_versions.py": "unit/cli/migrate/test_cluster_findings.py",
     "cli/output.py": "unit/cli/test_perf.py",
     "cli/pipeline/command.py": "spark/test_report.py",
     "cli/pipeline/outages.py": "unit/cli/pipeline/test_table_loop.py",

@@ -24,6 +24,7 @@ from leadline.broker.kerberos_logins import KerberosLogins
 from leadline.broker.listener_security import Credentials, ListenerSecurities, decoy_key
 from leadline.broker.net import Net
 from leadline.broker.oauth_tokens import OAuthTokens
+from leadline.broker.peer_versions import refuse_older_brokers
 from leadline.broker.ports import Ports
 from leadline.broker.presence import Presence
 from leadline.broker.quotas import client_quotas, connection_rates, start_dropping_idle
@@ -360,6 +361,8 @@ class Broker:
             self.tree, self.metadata.me.id, self._registration(), self.files, directory, self._registered
         )
         self._presence = presence
+        protocol = self.settings.broker.inter_broker_protocol_version
+        await refuse_older_brokers(self.tree, self.metadata.me.id, protocol, self._brokers.controlled)
         stack.callback(self.tree.watch_session(self._session_changed).cancel)
         await presence.begin()
         monitor = self.services.peer_monitor

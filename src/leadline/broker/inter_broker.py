@@ -73,7 +73,7 @@ class InterBroker:
         """A leader to fetch from. PeerLost if the metadata do not name it, or it is silent."""
         return self.channel(self.services.peers.endpoint_unless_silent(id))
 
-    def controlled(self, broker: Registered, lost: Callable[[], None]) -> BrokerClient:
+    def controlled(self, broker: Registered, lost: Callable[[], None] = lambda: None) -> BrokerClient:
         """A broker, as the controller reaches it."""
         if broker.id == self._me:
             return LoopbackPeer(self.services)

@@ -93,6 +93,7 @@ _RELEASES = """
     0.8.0 0.8.1 0.8.2 0.9.0 0.10.0:2 0.10.1:3 0.10.2:1 0.11.0:3 1.0:1 1.1:1 2.0:2 2.1:3 2.2:2 2.3:2 2.4:2 2.5:1 2.6:1
     2.7:3 2.8:2 3.0:2 3.1:1 3.2:1 3.3:4 3.4:1 3.5:3 3.6:3 3.7:5 3.8:1 3.9:1
 """
+_UNRELEASED = ("3.9",)  # in Kafka 3.8: only the full names of its versions are valid
 
 
 def _versions() -> tuple[str, ...]:
@@ -103,13 +104,28 @@ def _versions() -> tuple[str, ...]:
     return tuple(versions)
 
 
-def _is_version(text: str) -> bool:
-    """Accepts 2.8, 2.8.1 and 2.8-IV1."""
+def _position(text: str) -> int | None:
+    """Which of the versions a text names: 2.8-IV0, or by 2.8 and 2.8.1 the last one of a release. None: no version."""
     parts = text.split(".")
     name = ".".join(parts[: 3 if text.startswith("0.") else 2])
-    return name in _versions() or any(version_name.startswith(f"{name}-") for version_name in _versions())
+    positions = [
+        position
+        for position, version_name in enumerate(_versions())
+        if name == version_name or (version_name.startswith(f"{name}-") and name not in _UNRELEASED)
+    ]
+    return max(positions, default=None)
+
+
+def precedes(text: str, other: str) -> bool:
+    """Whether the first of two versions is the older one."""
+    mine, its = _position(text), _position(other)
+    assert mine is not None
+    assert its is not None
+    return mine < its
 
 
 version = ValueCheck(
-    _is_version, lambda value: f"Version {value} is not a valid version", f"[{', '.join(_versions())}]"
+    lambda text: _position(text) is not None,
+    lambda value: f"Version {value} is not a valid version",
+    f"[{', '.join(_versions())}]",
 )

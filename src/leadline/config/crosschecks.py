@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from leadline.config.checks import is_host
+from leadline.config.checks import is_host, precedes
 from leadline.config.listeners import Listener, Listeners, parse_listeners, parse_pairs
 from leadline.config.values import InvalidSetting, Value, csv
 
@@ -23,6 +23,7 @@ _AT_MOST = (
     ("group.consumer.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
 )
 _MEGABYTE = 1024 * 1024
+RECORD_FORMATS = ("0.10.0", "0.11.0")  # the releases that brought formats 1 and 2
 
 
 def check(typed: Mapping[str, Value], names_set: set[str]) -> Listeners:
@@ -35,6 +36,7 @@ def check(typed: Mapping[str, Value], names_set: set[str]) -> Listeners:
     _check_storage(values)
     _check_requests(values)
     _check_connections_per_ip(values)
+    _check_record_format(values["inter.broker.protocol.version"], values["log.message.format.version"])
     listeners = parse_listeners(
         values["listeners"],
         values["advertised.listeners"],
@@ -90,6 +92,28 @@ def _check_connections_per_ip(values: Mapping[str, Any]) -> None:
         raise InvalidSetting(
             "max.connections.per.ip=0: must be at least 1, unless max.connections.per.ip.overrides is set"
         )
+
+
+def _check_record_format(protocol: str, written: str) -> None:
+    """Kafka obeys log.message.format.version below protocol 3.0. Here all records have the format of 0.11 and later."""
+    if not precedes(protocol, "3.0-IV1"):
+        return
+    if _record_format(protocol) < _record_format(written):
+        least = RECORD_FORMATS[_record_format(written) - 1]
+        raise InvalidSetting(
+            f"log.message.format.version {written} can only be used when inter.broker.protocol.version is set to "
+            f"version {least} or higher"
+        )
+    if _record_format(written) < len(RECORD_FORMATS):
+        raise InvalidSetting(
+            f"log.message.format.version={written}: not supported with inter.broker.protocol.version={protocol}: set "
+            f"{RECORD_FORMATS[-1]} or higher"
+        )
+
+
+def _record_format(release: str) -> int:
+    """The newest format of records that a release has."""
+    return sum(not precedes(release, f"{first}-IV0") for first in RECORD_FORMATS)
 
 
 def connections_per_ip(overrides: str) -> dict[str, int]:

@@ -13,6 +13,7 @@ INT, LONG, STRING = ConfigType.INT, ConfigType.LONG, ConfigType.STRING
 HIGH = Importance.HIGH
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 LEADER_ONLY = "org.apache.kafka.common.replica.LeaderSelector"
+LEAST_PROTOCOL = "3.7-IV4"  # brokers that speak it serve all that this broker sends them
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
@@ -49,8 +50,6 @@ class ReplicationConfig(Settings):
     inter_broker_protocol_version: str = setting(
         "3.8-IV0",
         STRING,
-        "the release whose protocol brokers speak with each other",
+        "the oldest release whose protocol the brokers of a cluster may need; those before 3.7 are refused",
         version,
-        supported_values=("3.7", "3.7.0", "3.7.1", "3.7.2", "3.7-IV4", "3.8", "3.8.0", "3.8.1", "3.8-IV0"),
-        why="set 3.7 or 3.8 on all brokers first",  # brokers report the same in 3.7 and in 3.8
     )

@@ -113,7 +113,16 @@ def test_the_two_names_of_the_id_are_one() -> None:
             r"process\.roles=broker: not supported: there is no KRaft; set zookeeper\.connect",
         ),
         ({"config.providers": "file"}, r"config\.providers=file: not supported"),
-        ({"inter.broker.protocol.version": "2.8"}, r"not supported: set 3\.7 or 3\.8 on all brokers first"),
+        (
+            {"inter.broker.protocol.version": "0.10.2"},
+            r"log.message.format.version 3\.0-IV1 can only be used when inter.broker.protocol.version is set to "
+            r"version 0\.11\.0 or higher",
+        ),
+        (
+            {"inter.broker.protocol.version": "2.8", "log.message.format.version": "0.10.2"},
+            r"log.message.format.version=0\.10\.2: not supported with inter.broker.protocol.version=2\.8",
+        ),
+        ({"inter.broker.protocol.version": "3.9"}, "Version 3.9 is not a valid version"),
         ({"inter.broker.protocol.version": "9"}, "Version 9 is not a valid version"),
         ({"metric.reporters": "com.example.Reporter"}, "not supported: Java classes cannot be loaded"),
         ({"offsets.commit.required.acks": "1"}, "not supported: commits wait for all in-sync replicas"),
@@ -238,7 +247,7 @@ WORKED_OUT = {
     "identity": "node_id",
     "topics": "log_retention_hours log_retention_minutes log_roll_hours log_roll_jitter_hours",
     "topic": "cleanup_policy message_timestamp_difference_max_ms message_timestamp_type",
-    "only one value": "group_coordinator_rebalance_protocols inter_broker_protocol_version",
+    "only one value": "group_coordinator_rebalance_protocols",
 }
 # How the objects that hold settings are called where they are read. A setting may share its name with other things.
 HOLDERS = {"config", "_config", "broker", "limits", "storage", "settings", "_settings"}
@@ -307,7 +316,10 @@ def test_a_topics_settings_that_cannot_be_obeyed_are_named_and_the_others_hold()
     [
         ("unstable.api.versions.enable", "true"),
         ("unstable.feature.versions.enable", "true"),
+        ("inter.broker.protocol.version", "0.11.0-IV0"),
+        ("inter.broker.protocol.version", "2.8"),
         ("inter.broker.protocol.version", "3.7-IV4"),
+        ("inter.broker.protocol.version", "3.9-IV0"),
         ("inter.broker.protocol.version", "3.8"),
     ],
 )

@@ -8,7 +8,14 @@ from collections.abc import Iterator, Mapping
 from leadline.cli.migrate.cluster_report import ClusterReport, ReportedBroker, ReportedTopic
 from leadline.cli.migrate.finding import Area, MigrationFinding, Severity
 from leadline.cli.migrate.mechanism_findings import judge_mechanisms
-from leadline.cli.migrate.settings_findings import KRAFT_CURE, judge_settings, old_message_format, unknown_setting
+from leadline.cli.migrate.settings_findings import (
+    INTER_BROKER_PROTOCOL,
+    KRAFT_CURE,
+    judge_settings,
+    old_message_format,
+    unknown_setting,
+)
+from leadline.cluster.served_versions import not_served
 from leadline.config.broker import BrokerConfig, row_of
 from leadline.config.topic import LogConfig
 from leadline.config.values import InvalidSetting
@@ -18,7 +25,6 @@ from leadline.wire.apis import APIS
 BLOCKS, WARNS, NOTES = Severity.BLOCKS, Severity.WARNS, Severity.NOTES
 UPDATE_METADATA, DESCRIBE_QUORUM = 6, 55  # served with ZooKeeper only; served in KRaft mode only
 OWN_IDS = ("broker.id", "node.id")  # may be generated, and greater than a file may say; meta.properties has it
-INTER_BROKER_PROTOCOL = "inter.broker.protocol.version"
 MORE_REPLICAS = "accept the pause, or add replicas: leadline reassign plan TOPIC --replication-factor 3"
 
 
@@ -76,14 +82,10 @@ def _judge_broker(
 def _judge_versions(
     broker: ReportedBroker, sent: Mapping[int, int], served: Mapping[int, range]
 ) -> Iterator[MigrationFinding]:
-    for key, version in sent.items():
-        theirs = broker.versions.get(key, range(0))
-        if version not in theirs:
-            offered = f"versions {theirs[0]} to {theirs[-1]}" if theirs else "no version"
-            what = f"serves {offered} of {APIS[key].name}; Leadline's brokers send version {version}"
-            yield MigrationFinding(
-                BLOCKS, Area.VERSION, what, "bring all brokers to Apache Kafka 3.8 first", (_name(broker),)
-            )
+    for what in not_served(sent, broker.versions):
+        yield MigrationFinding(
+            BLOCKS, Area.VERSION, what, "bring all brokers to Apache Kafka 3.8 first", (_name(broker),)
+        )
     for key in sorted(broker.versions.keys() - served.keys()):
         request = APIS[key].name if key in APIS else f"the request with key {key}"
         what = f"serves {request}, which Leadline does not"

@@ -12,6 +12,7 @@ from leadline.cli.migrate.cluster_report import (
     ReportedTopic,
 )
 from leadline.cli.security_admin import SecurityAdmin, error_text
+from leadline.cluster.served_versions import served_versions
 from leadline.model import TopicPartition
 from leadline.spark.client.connection import BlockingConnection, BrokerAddress
 from leadline.spark.errors import JobFailed
@@ -64,7 +65,7 @@ def _broker(admin: SecurityAdmin, broker: BrokerMetadata) -> ReportedBroker:
         return ReportedBroker(broker.node_id, {}, {}, (), str(error))
     return ReportedBroker(
         broker.node_id,
-        {api.api_key: range(api.min_version, api.max_version + 1) for api in versions.api_keys},
+        served_versions(versions),
         {feature.name: feature.max_version_level for feature in versions.finalized_features},
         [
             ReportedSetting(config.name, config.value, config.config_source == DEFAULT)

@@ -116,8 +116,8 @@ def _cluster_report(options: argparse.Namespace) -> "ClusterReport":
 
 def _cluster_findings(report: "ClusterReport") -> Iterator[MigrationFinding]:
     from leadline.api import TABLE
+    from leadline.broker.peer_versions import SENT_VERSIONS
     from leadline.cli.migrate.cluster_findings import judge_cluster
-    from leadline.cli.migrate.peer_versions import SENT_VERSIONS
 
     return judge_cluster(report, SENT_VERSIONS, {key: entry.versions for key, entry in TABLE.items()})
 

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from leadline.cli.migrate.finding import Area, MigrationFinding, Severity
 from leadline.config.broker import BrokerSettings, broker_settings, refusals, row_of
+from leadline.config.checks import precedes
+from leadline.config.replication import LEAST_PROTOCOL
 from leadline.config.values import ConfigType, InvalidSetting
 
 BLOCKS, WARNS, NOTES = Severity.BLOCKS, Severity.WARNS, Severity.NOTES
@@ -21,12 +23,14 @@ KRAFT_CURE = (
 )
 NO_ZOOKEEPER_CURE = "set zookeeper.connect: without it Leadline starts as a single node, in a cluster of its own"
 UNKNOWN_CURE = "it has no effect in Leadline; if a plugin reads it, find out what the plugin does for you"
+INTER_BROKER_PROTOCOL = "inter.broker.protocol.version"
+OLDER_PROTOCOL_CURE = "bring all brokers to Apache Kafka 3.7 or 3.8: Leadline does not start beside older ones"
 OLD_FORMATS = ("0.8", "0.9", "0.10")
 OLD_FORMAT_CURE = "check the files on each broker: leadline migrate check --log-dirs DIR"
 
 _REASON = re.compile(r"(\S+) \((.*)\)")
 _REFUSED = ": not supported: "
-_VERSIONS = ("inter.broker.protocol.version", "log.message.format.version")
+_VERSIONS = (INTER_BROKER_PROTOCOL, "log.message.format.version")
 _KRAFT = ("process.roles", "controller.listener.names", "zookeeper.metadata.migration.enable")
 _PROTECTION = ("sasl.", "ssl.", "security.", "principal.", "zookeeper.ssl.", "zookeeper.set.acl", "authorizer.")
 _OF_PLUGIN = re.compile(r"(^|\.)(class|classes|class\.name|interceptors?|plugins?|reporters?)(\.|$)")
@@ -41,6 +45,7 @@ def judge_settings(properties: Mapping[str, str], where: str) -> SettingsVerdict
     errors = refusals(properties)
     findings = [_refused(name, error, where) for name, error in errors.items()]
     remaining = {name: text for name, text in properties.items() if name not in errors}
+    findings += _older_protocol(remaining, where)
     findings += old_message_format("log.message.format.version", properties, where)
     is_kraft = any(name in errors for name in _KRAFT)
     if not is_kraft and not properties.get("zookeeper.connect", "").strip():
@@ -53,6 +58,14 @@ def judge_settings(properties: Mapping[str, str], where: str) -> SettingsVerdict
         findings.append(MigrationFinding(BLOCKS, Area.SETTING, str(error), "Leadline does not start with it", (where,)))
         return SettingsVerdict(findings, None)
     return SettingsVerdict([*findings, *_without_effect(settings.ignored, where)], settings)
+
+
+def _older_protocol(values: Mapping[str, str], where: str) -> Iterator[MigrationFinding]:
+    """Older brokers may be there. Leadline does not start beside them."""
+    protocol = values.get(INTER_BROKER_PROTOCOL, LEAST_PROTOCOL)
+    if precedes(protocol, LEAST_PROTOCOL):
+        what = f"{INTER_BROKER_PROTOCOL}={protocol}: there may be brokers from before Kafka 3.7"
+        yield MigrationFinding(WARNS, Area.VERSION, what, OLDER_PROTOCOL_CURE, (where,))
 
 
 def old_message_format(name: str, values: Mapping[str, str], where: str) -> Iterator[MigrationFinding]:

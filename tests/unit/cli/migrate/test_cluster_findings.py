@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from leadline.api import TABLE
+from leadline.broker.peer_versions import SENT_VERSIONS
 from leadline.cli.migrate.cluster_findings import DESCRIBE_QUORUM, UPDATE_METADATA, judge_cluster
 from leadline.cli.migrate.cluster_report import (
     ClusterReport,
@@ -12,7 +13,6 @@ from leadline.cli.migrate.cluster_report import (
     ReportedTopic,
 )
 from leadline.cli.migrate.finding import Area, MigrationFinding, Severity
-from leadline.cli.migrate.peer_versions import SENT_VERSIONS
 from leadline.model import TopicPartition
 from leadline.wire.apis import APIS
 
@@ -89,9 +89,10 @@ def test_a_request_that_leadline_does_not_serve_warns() -> None:
     ] * 2
 
 
-def test_the_default_protocol_of_an_older_release_blocks() -> None:
+def test_the_default_protocol_of_an_older_release_warns() -> None:
     findings = judged(brokers=with_settings(ReportedSetting("inter.broker.protocol.version", "3.6-IV2", True)))
-    assert {finding.what for finding in findings} == {"inter.broker.protocol.version=3.6-IV2"}
+    assert {(finding.severity, finding.area) for finding in findings} == {(WARNS, Area.VERSION)}
+    assert {finding.what.partition(":")[0] for finding in findings} == {"inter.broker.protocol.version=3.6-IV2"}
 
 
 def test_defaults_and_secrets_are_no_findings_and_secret_settings_of_plugins_are() -> None:

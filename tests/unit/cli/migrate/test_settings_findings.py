@@ -27,8 +27,7 @@ def test_plain_settings_of_a_broker_are_ready() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "area"),
     [
-        ("inter.broker.protocol.version", "3.6-IV2", Area.VERSION),
-        ("inter.broker.protocol.version", "3.9-IV0", Area.VERSION),
+        ("inter.broker.protocol.version", "3.9", Area.VERSION),
         ("process.roles", "broker", Area.MODE),
         ("zookeeper.metadata.migration.enable", "true", Area.MODE),
         ("authorizer.class.name", "com.example.RangerAuthorizer", Area.PLUGIN),
@@ -49,6 +48,12 @@ def test_what_a_start_refuses_blocks_and_has_a_cure(name: str, value: str, area:
     assert (finding.severity, finding.area, finding.where) == (BLOCKS, area, ("file",))
     assert name in finding.what
     assert finding.cure
+
+
+@pytest.mark.parametrize(("protocol", "warns"), [("2.8", True), ("3.6-IV2", True), ("3.7", False), ("3.9-IV0", False)])
+def test_a_protocol_from_before_3_7_warns_of_older_brokers(protocol: str, warns: bool) -> None:
+    warnings = findings(inter_broker_protocol_version=protocol)
+    assert [(finding.severity, finding.area) for finding in warnings] == [(WARNS, Area.VERSION)] * warns
 
 
 def test_all_refused_settings_are_found_and_not_only_the_first() -> None:
