@@ -102,14 +102,15 @@ def _respond(
     return shape(others | codes if others else codes) if isinstance(codes, dict) else later(codes)
 
 
-def committed(verdicts: ErrorCodes) -> OffsetCommitResponse:
+def committed(verdicts: ErrorCodes, named_partitions: Iterable[TopicPartition] | None = None) -> OffsetCommitResponse:
+    """`named_partitions`: those of the response, in which a partition may be twice; by default each is there once."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponse.OffsetCommitResponseTopic(
                 name=topic,
                 partitions=[_Committed(partition_index=tp.partition, error_code=verdicts[tp]) for tp in partitions],
             )
-            for topic, partitions in by_topic(verdicts).items()
+            for topic, partitions in by_topic(verdicts if named_partitions is None else named_partitions).items()
         ]
     )
 
@@ -131,7 +132,7 @@ async def _commit_to_tree(
                 verdicts[tp] = OffsetMetadataTooLarge.code
             else:
                 verdicts[tp] = await _into_tree(request.group_id, tp, partition.committed_offset, ctx)
-    return committed(verdicts)
+    return committed(verdicts, _named_partitions(request))
 
 
 async def _into_tree(group_id: str, tp: TopicPartition, offset: Offset, ctx: Context) -> int:

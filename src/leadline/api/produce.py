@@ -42,7 +42,7 @@ from leadline.records.batch import (
     walk,
 )
 from leadline.records.compression import Codec
-from leadline.records.message_set import is_no_entry
+from leadline.records.message_set import no_entry
 from leadline.records.python_walker import Summary
 from leadline.replication.hosted_partition import HostedPartition
 from leadline.replication.replicas import Replicas
@@ -341,8 +341,8 @@ def _refusal(request: ProduceRequest, ctx: Context) -> WireError | None:
     """Why the request is refused as a whole; None if it is not."""
     for topic in request.topic_data:
         for data in topic.partition_data:
-            if is_no_entry(records := _records(data)):
-                return CorruptMessage(f"the records for {TopicPartition(topic.name, data.index)} are in no format")
+            if (refusal := no_entry(records := _records(data))) is not None:
+                return refusal
             if _is_transactional(records):
                 return _transactional_refusal(request, ctx)
     return None

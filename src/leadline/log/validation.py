@@ -57,7 +57,7 @@ from leadline.records.compression import (
     chunks,
     decompress,
 )
-from leadline.records.message_set import entries
+from leadline.records.message_set import entries, no_entry
 from leadline.records.python_walker import LONG_MAX, Summary, to_long
 from leadline.records.record import body_of, spans
 from leadline.records.walker import IS_COMPILED, check, check_chunks
@@ -103,6 +103,8 @@ def one_batch(data: Buffer, config: LogConfig, origin: AppendOrigin, tp: TopicPa
     fields = HEADER.unpack_from(data)
     base_offset, length, _, magic, crc, attributes, delta, _, _, producer_id, _, sequence, count = fields
     if magic != MAGIC or length < MIN_LENGTH:
+        if (refusal := no_entry(data)) is not None:
+            raise refusal
         if magic in (0, 1):
             raise InvalidRecord(f"messages of format {magic} for {tp}, which a producer may send up to Produce v2")
         check_frame(length, magic)

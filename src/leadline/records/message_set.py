@@ -115,7 +115,7 @@ def entries(data: Buffer) -> Iterator[MessageEntry]:
         if position + _MAGIC_END > end:
             return
         if (magic := view[position + ENTRY.size + _MAGIC_AT]) > MAGIC:
-            raise CorruptMessage(f"a message of format {magic}; there are 0 to {MAGIC}")
+            raise _no_format(magic)
         behind = position + ENTRY.size + length
         if behind > end:
             return
@@ -123,11 +123,15 @@ def entries(data: Buffer) -> Iterator[MessageEntry]:
         position = behind
 
 
-def is_no_entry(data: Buffer) -> bool:
-    """Whether `entries` fails at the first one."""
+def no_entry(data: Buffer) -> CorruptMessage | None:
+    """Why `entries` fails at the first one. None: it does not."""
     if len(data) < ENTRY.size:
-        return False
-    return ENTRY.unpack_from(data)[1] < MIN_LENGTH or (len(data) >= _MAGIC_END and data[_MAGIC_END - 1] > MAGIC)
+        return None
+    if (length := ENTRY.unpack_from(data)[1]) < MIN_LENGTH:
+        return _too_small(length)
+    if len(data) >= _MAGIC_END and (magic := data[_MAGIC_END - 1]) > MAGIC:
+        return _no_format(magic)
+    return None
 
 
 def inner_entries(chunks: Iterable[Buffer]) -> Iterator[MessageEntry]:
@@ -154,7 +158,13 @@ def inner_entries(chunks: Iterable[Buffer]) -> Iterator[MessageEntry]:
 
 
 def _too_small(length: int) -> CorruptMessage:
-    return CorruptMessage(f"a message of {length} bytes; none has fewer than {MIN_LENGTH}")
+    """In Kafka's words."""
+    return CorruptMessage(f"Record size {length} is less than the minimum record overhead ({MIN_LENGTH})")
+
+
+def _no_format(magic: int) -> CorruptMessage:
+    """In Kafka's words, whose bytes have a sign."""
+    return CorruptMessage(f"Invalid magic found in record: {magic - 256 if magic > 127 else magic}")
 
 
 class MessageFields(NamedTuple):

@@ -115,6 +115,18 @@ def test_version_0_keeps_offsets_in_the_tree() -> None:
     run(test)
 
 
+def test_version_0_answers_as_often_as_a_partition_is_named() -> None:
+    async def test(client: InMemoryClient) -> None:
+        await client.create("orders")
+        part = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=5)
+        topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[part, part])
+        request = OffsetCommitRequest(group_id="readers", topics=[topic])
+        (answer,) = (await client.send(request, OffsetCommitResponse, 0)).topics
+        assert [(part.partition_index, part.error_code) for part in answer.partitions] == [(0, 0), (0, 0)]
+
+    run(test)
+
+
 def test_offsets_are_deleted() -> None:
     async def test(client: InMemoryClient) -> None:
         await coordinate(client)

@@ -52,7 +52,7 @@ def checked(data: bytes | bytearray, config: LogConfig) -> Summary:
         (batch(size=2000), RecordTooLarge, "exceeds max.message.bytes=1000"),
         (batch()[:-1] + b"?", CorruptMessage, "CRC .* does not match"),
         (batch()[:16] + b"\1" + batch()[17:], InvalidRecord, "messages of format 1"),
-        (batch()[:16] + b"\x09" + batch()[17:], CorruptMessage, "magic 9"),
+        (batch()[:16] + b"\x09" + batch()[17:], CorruptMessage, "Invalid magic found in record: 9"),
         (changed(batch(2), 57, bytes(4)), InvalidRecord, "0 records"),
         (changed(batch(2), 57, b"\0\0\0\3"), InvalidRecord, "covers 2 offsets but has 3 records"),
         (changed(batch(2), 23, b"\xff\xff\xff\xff"), InvalidRecord, "last offset delta -1"),

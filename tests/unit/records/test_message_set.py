@@ -1,5 +1,7 @@
 """Message sets: entries as kafka-python writes and reads them, whole ones only, in one piece or in chunks."""
 
+import re
+
 import pytest
 from kafka.record.legacy_records import (  # type: ignore[import-untyped]
     LegacyRecordBatch,
@@ -14,6 +16,7 @@ from leadline.records.message_set import (
     UnreadableMessage,
     entries,
     inner_entries,
+    no_entry,
     put_message,
     put_wrapper,
 )
@@ -93,11 +96,23 @@ def test_what_is_cut_off_is_left_out(magic: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [entry(0, message(0), 13), entry(0, message(0), -1), entry(0, with_crc(b"\3" + message(0)[5:]))]
+    ("data", "text"),
+    [
+        (entry(0, message(0), 13), "Record size 13 is less than the minimum record overhead (14)"),
+        (entry(0, message(0), -1), "Record size -1 is less than the minimum record overhead (14)"),
+        (entry(0, with_crc(b"\3" + message(0)[5:])), "Invalid magic found in record: 3"),
+        (entry(0, with_crc(b"\xff" + message(0)[5:])), "Invalid magic found in record: -1"),
+    ],
 )
-def test_what_cannot_be_an_entry_is_corrupt(data: bytes) -> None:
-    with pytest.raises(CorruptMessage):
+def test_what_cannot_be_an_entry_is_corrupt_in_kafkas_words(data: bytes, text: str) -> None:
+    with pytest.raises(CorruptMessage, match=re.escape(text)):
         list(entries(data))
+    assert str(no_entry(data)) == text
+
+
+@pytest.mark.parametrize("size", [0, 11, 12, 16, 17, 26])
+def test_an_entry_that_is_cut_off_is_not_refused_as_none(size: int) -> None:
+    assert no_entry(entry(0, message(0))[:size]) is None
 
 
 @pytest.mark.parametrize("magic", [0, 1])

@@ -12,6 +12,7 @@ from leadline.model import TopicPartition
 from leadline.records.compression import Codec
 from leadline.wire.frames import parse_response, request_frame
 from leadline.wire.messages import ProduceRequest, ProduceResponse
+from tests.support.bad_batches import bad_batches
 from tests.support.brokers import joined
 from tests.support.in_memory_broker import InMemoryClient, run
 from tests.support.logs import batch
@@ -63,8 +64,14 @@ def test_a_request_like_an_earlier_one_is_appended_and_answered(version: int, ac
 
 @pytest.mark.parametrize(
     "records",
-    [bytes(batch())[:-1] + b"x", bytes(batch(1, size=2_000_000))],
-    ids=["corrupt", "large"],
+    [
+        bytes(batch())[:-1] + b"x",
+        bytes(batch(1, size=2_000_000)),
+        bytes(100),
+        bytes(batch()[:16]) + b"\3" + bytes(batch()[17:]),
+        bytes(batch()[:16]) + b"\1" + bytes(batch()[17:]),
+    ],
+    ids=["corrupt", "large", "zeros", "no format", "an old format"],
 )
 def test_a_refusal_is_the_one_of_the_handler(records: bytes) -> None:
     async def test(client: InMemoryClient) -> None:
@@ -74,6 +81,24 @@ def test_a_refusal_is_the_one_of_the_handler(records: bytes) -> None:
         assert refused == await client.produce(TP, records)
         assert refused.error_code != 0
         assert log_end(client) == 1
+
+    run(test)
+
+
+def test_bad_batches_are_judged_as_the_handler_does() -> None:
+    async def test(client: InMemoryClient) -> None:
+        await learned(client)
+        templates = client.broker.services.produce_templates.by_version[9]
+        for name, records in bad_batches():
+            before = dict(templates)
+            if (reply := serve(client, records)) is None:  # the handler alone judges it
+                continue
+            part = part_of(reply)
+            templates.clear()
+            by_handler = await client.produce(TP, records)
+            templates.update(before)
+            assert part.error_code == by_handler.error_code, name
+            assert part.error_code == 0 or part == by_handler, name
 
     run(test)
 
