@@ -403,7 +403,7 @@ def test_the_high_watermark_waits_for_the_leaders_own_flush(tmp_path: Path) -> N
     run_cluster(tmp_path, disks, test, sockets=False)
 
 
-def test_a_follower_whose_disk_fails_is_not_counted(tmp_path: Path) -> None:
+def test_a_follower_whose_disk_fails_is_offline_and_not_counted(tmp_path: Path) -> None:
     disks: dict[int, SlowDisk] = {}
 
     async def test(cluster: Brokers) -> None:
@@ -411,10 +411,12 @@ def test_a_follower_whose_disk_fails_is_not_counted(tmp_path: Path) -> None:
         assert await produce_to(leader, ALL) == 0
         await cluster.all_hold(1)
         follower = next(id for id in cluster.nodes if id != leader.id)
+        failing_log = cluster.nodes[follower].log
         with disks[follower].slow():
             of_all = asyncio.create_task(produce_to(leader, ALL))
             await eventually(lambda: disks[follower].waiting > 0)
             disks[follower].fails = True
+        await eventually(lambda: failing_log.offline)
         leader.hosted.leader.lag_ms = 100
         assert await of_all == 0  # once the follower has left the ISR
         assert follower not in cluster.isr
