@@ -1,6 +1,7 @@
 """The progress of a group: its committed offsets beside the log ends."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,20 @@ def progress(connection: ClusterConnection, admin: "AdminClient", group: GroupDe
     partitions = sorted(committed.keys() | owners.keys())
     ends = list_offsets(connection, admin, partitions_with_leader(connection, admin, partitions), "latest")
     return [GroupProgress(tp, committed.get(tp), ends.get(tp), owners.get(tp)) for tp in partitions]
+
+
+def lags(connection: ClusterConnection, admin: "AdminClient", groups: Iterable[str]) -> dict[str, int]:
+    """The total lag of each group. A group whose offsets cannot be read is left out."""
+    committed: dict[str, dict[TopicPartition, PartitionOffset]] = {}
+    for group in groups:
+        with suppress(Failure):
+            committed[group] = committed_by(connection, admin, group)
+    partitions = {tp for offsets in committed.values() for tp in offsets}
+    ends = list_offsets(connection, admin, partitions_with_leader(connection, admin, partitions), "latest")
+    return {
+        group: total_lag(GroupProgress(tp, at, ends.get(tp), None) for tp, at in offsets.items())
+        for group, offsets in committed.items()
+    }
 
 
 def total_lag(partitions: Iterable[GroupProgress]) -> int:

@@ -6,6 +6,7 @@ Pure: numbers in, markup out.
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -14,10 +15,27 @@ from leadline.admin.formatting import count_text
 from leadline.console.failover import log_end
 from leadline.model import Offset
 
-WIDTH = 720
-ROW, TOP, BAR, LEFT, RIGHT = 44, 34, 18, 96, 92
+ROW, TOP, BAR = 44, 34, 18
 MIN_WINDOW = 20  # offsets that the picture shows at least
 EPOCH_TINTS = 2
+LEAST_EPOCH_LABEL = 64  # the width of a part of a bar that has room for "epoch 12"
+
+
+class PictureSize(NamedTuple):
+    """Where the bars are: the style sheet shows the picture that fits the screen."""
+
+    css: str
+    width: int
+    left: int  # of the bars; the names of brokers are beside them
+    right: int  # distance of the bars from the right edge; log ends are there
+
+    @property
+    def bar_width(self) -> int:
+        return self.width - self.left - self.right
+
+
+WIDE = PictureSize("wide", 720, 96, 92)
+NARROW = PictureSize("narrow", 320, 80, 62)
 
 
 def share_bar(part: float, label: str) -> Markup:
@@ -51,6 +69,11 @@ def lag_chart(samples: Sequence[tuple[int, int]]) -> Markup:
 
 
 def replication_picture(explanation: PartitionExplanation) -> Markup:
+    """For wide and for narrow screens."""
+    return _picture(explanation, WIDE) + _picture(explanation, NARROW)
+
+
+def _picture(explanation: PartitionExplanation, size: PictureSize) -> Markup:
     """One bar for each replica, with the leader epochs in it; lines for high watermark and last stable offset."""
     ends = {status.id: log_end(explanation, status) for status in explanation.statuses}
     present = [end for end in ends.values() if end is not None]
@@ -61,14 +84,13 @@ def replication_picture(explanation: PartitionExplanation) -> Markup:
     first, last = _window(explanation, present, [n for n in (high_watermark, last_stable) if n is not None])
 
     def x(offset: Offset) -> float:
-        return LEFT + (max(min(offset, last), first) - first) / max(last - first, 1) * (WIDTH - LEFT - RIGHT)
+        return size.left + (max(min(offset, last), first) - first) / max(last - first, 1) * size.bar_width
 
     height = TOP + ROW * len(explanation.statuses) + 26
     parts = [
-        Markup(
-            '<svg class="replication" viewBox="0 0 {} {}" role="img" aria-labelledby="replication-title">'
-            '<title id="replication-title">{}</title>'
-        ).format(WIDTH, height, _title(explanation, ends, high_watermark))
+        Markup('<svg class="replication {}" viewBox="0 0 {} {}" role="img" aria-label="{}">').format(
+            size.css, size.width, height, _title(explanation, ends, high_watermark)
+        )
     ]
     epochs = sorted((epoch.start_offset, epoch.epoch) for epoch in explanation.epochs if epoch.start_offset is not None)
     for n, status in enumerate(explanation.statuses):
@@ -81,17 +103,21 @@ def replication_picture(explanation: PartitionExplanation) -> Markup:
             ).format(y + 9, status.id, css, y + 23, role)
         )
         if end is None:
-            parts.append(Markup('<text class="role" x="{}" y="{}">{}</text>').format(LEFT, y + 14, status.state))
+            parts.append(
+                Markup('<text class="role" x="{}" y="{}">{}</text>').format(size.left + 6, y + 14, status.state)
+            )
             continue
         start = max(status.log_start or first, first)
         parts.append(
             Markup('<rect class="track" x="{}" y="{}" width="{}" height="{}"/>').format(
-                LEFT, y, WIDTH - LEFT - RIGHT, BAR
+                size.left, y, size.bar_width, BAR
             )
         )
         parts += _epoch_bars(epochs, start, end, x, y, css)
         parts.append(
-            Markup('<text class="offset" x="{:.1f}" y="{}">{}</text>').format(WIDTH - RIGHT + 8, y + 13, f"{end:,}")
+            Markup('<text class="offset" x="{:.1f}" y="{}">{}</text>').format(
+                size.width - size.right + 8, y + 13, f"{end:,}"
+            )
         )
     bottom = TOP + ROW * len(explanation.statuses) - 8
     for offset, css, label, at in (
@@ -99,18 +125,19 @@ def replication_picture(explanation: PartitionExplanation) -> Markup:
         (last_stable if last_stable != high_watermark else None, "last-stable", "last stable offset", 26),
     ):
         if offset is not None:
-            parts.append(_mark(x(offset), offset, css, label, at, bottom))
+            parts.append(
+                _mark(x(offset), "end" if x(offset) > size.width / 2 else "start", offset, css, label, at, bottom)
+            )
     more = "… " if first > 0 else ""
     parts.append(
         Markup(
             '<text class="offset" x="{}" y="{}">{}{:,}</text><text class="offset end" x="{}" y="{}">{:,}</text></svg>'
-        ).format(LEFT, height - 6, more, first, WIDTH - RIGHT, height - 6, last)
+        ).format(size.left, height - 6, more, first, size.width - size.right, height - 6, last)
     )
     return Markup("").join(parts)
 
 
-def _mark(x: float, offset: Offset, css: str, label: str, y: int, bottom: int) -> Markup:
-    anchor = "end" if x > WIDTH / 2 else "start"
+def _mark(x: float, anchor: str, offset: Offset, css: str, label: str, y: int, bottom: int) -> Markup:
     return Markup(
         '<line class="{css}" x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{bottom}"/>'
         '<text class="mark {css}" x="{text_x:.1f}" y="{y}" text-anchor="{anchor}">{label} {offset:,}</text>'
@@ -142,7 +169,7 @@ def _epoch_bars(
                     css, epoch % EPOCH_TINTS, left, y, right - left, BAR
                 )
             )
-            if right - left > 64:
+            if right - left > LEAST_EPOCH_LABEL:
                 bars.append(
                     Markup('<text class="epoch {}" x="{:.1f}" y="{}">epoch {}</text>').format(
                         css, left + 6, y + 13, epoch

@@ -12,6 +12,7 @@ import uvicorn
 from leadline.admin.errors import Failure
 from leadline.admin.formatting import host_text
 from leadline.console.app import application
+from leadline.console.lag_sampler import LagSampler
 from leadline.console.page import Console
 from leadline.runtime.parent_pipe import parent_pipe
 
@@ -83,7 +84,8 @@ def serve(console: Console, sock: socket.socket, tls: TlsFiles | None) -> None:
         await server.serve(sockets=[sock])
 
     try:
-        asyncio.run(run())
+        with LagSampler(console):
+            asyncio.run(run())
     except KeyboardInterrupt:
         pass  # uvicorn raises the signal again after a clean end
     finally:

@@ -1,18 +1,22 @@
 """Brokers, their log directories, their settings."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from leadline.admin.formatting import brokers_text
+from leadline.admin.formatting import brokers_text, count_text
 from leadline.admin.kafka_python.partitions import LogDirReplica, broker_racks, describe_log_dirs, elect_leaders
 from leadline.admin.session import ClusterSession
 from leadline.admin.settings import read_settings
 from leadline.console.page import Console, Form, NotInCluster
 from leadline.console.views.topics import SOURCES, change_setting
 from leadline.model import BrokerId, TopicPartition
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin._metadata import ClusterMetadata
 
 LARGEST = 20  # replicas that are listed
 
@@ -31,6 +35,7 @@ class BrokerSummary:
     rack: str
     is_controller: bool
     silent: str  # that it does not answer; empty: it does
+    is_away: bool = False  # it is not registered, but has replicas
     leads: int = 0
     replicas: int = 0
     size_bytes: int = 0
@@ -51,20 +56,35 @@ def summaries(session: ClusterSession) -> list[BrokerSummary]:
             led[partition.leader] += 1
             for replica in partition.replicas:
                 hosted[replica] += 1
-    return [
+    registered = [
         BrokerSummary(
             id,
             f"{node.host}:{node.port}",
             racks.get(id) or "",
             id == cluster.controller_id,
             session.connection.silent.get(id, ""),
-            led[id],
-            hosted[id],
-            sum(replica.size_bytes for replicas in held.get(id, {}).values() for replica in replicas),
-            _log_dirs(held.get(id, {})),
+            leads=led[id],
+            replicas=hosted[id],
+            size_bytes=sum(replica.size_bytes for replicas in held.get(id, {}).values() for replica in replicas),
+            log_dirs=_log_dirs(held.get(id, {})),
         )
-        for id, node in sorted(cluster.brokers.items())
+        for id, node in cluster.brokers.items()
     ]
+    away = [
+        BrokerSummary(id, "–", "", False, away_text(id, count), is_away=True, replicas=count)
+        for id, count in brokers_away(cluster).items()
+    ]
+    return sorted([*registered, *away], key=lambda broker: broker.id)
+
+
+def brokers_away(cluster: "ClusterMetadata") -> Counter[BrokerId]:
+    """The brokers that are not registered, with the number of their replicas."""
+    partitions = [partition for topic in cluster.topics.values() for partition in topic.partitions.values()]
+    return Counter(id for partition in partitions for id in partition.replicas if id not in cluster.brokers)
+
+
+def away_text(id: BrokerId, replicas: int) -> str:
+    return f"broker {id} is away: it is not registered, and has {count_text(replicas, 'replica')}"
 
 
 def _log_dirs(held: Held) -> list[LogDirSummary]:
@@ -87,10 +107,12 @@ def broker(console: Console, request: Request) -> Response:
     id = int(request.path_params["broker"])
     show_all = request.query_params.get("settings") == "all"
     with console.pool.session() as session:
-        _check(session, id)
-        (summary,) = [summary for summary in summaries(session) if summary.id == id]
+        brokers = {summary.id: summary for summary in summaries(session)}
+        if id not in brokers:
+            raise NotInCluster(f"there is no broker {id}: {brokers_text(brokers)}")
+        summary = brokers[id]
         settings = [] if summary.silent else read_settings(session.connection, session.admin, "broker", str(id))
-        held = describe_log_dirs(session.client, [id]).get(id, {})
+        held = {} if summary.silent else describe_log_dirs(session.client, [id]).get(id, {})
     replicas = [(tp, replica) for tp, copies in held.items() for replica in copies]
     return console.page(
         request,

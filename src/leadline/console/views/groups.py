@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from leadline.admin.errors import Failure
 from leadline.admin.group import GroupDescription, await_coordinator, delete_group, node_text, refuse_active
-from leadline.admin.group_progress import group_names, progress, total_lag
+from leadline.admin.group_progress import group_names, lags, progress, total_lag
 from leadline.admin.kafka_python.groups import describe_group, list_groups
 from leadline.admin.offset_reset import (
     ResetPosition,
@@ -30,6 +30,7 @@ from leadline.console.views.records import moment
 if TYPE_CHECKING:
     from leadline.admin.reset_plan import ResetUndo
 
+WITH_LAG = 100  # groups whose lag is listed
 POSITIONS = {
     "earliest": "the first record",
     "latest": "the end",
@@ -46,7 +47,20 @@ def group_list(console: Console, request: Request) -> Response:
         coordinators = {
             group.coordinator: node_text(group.coordinator, session.connection.brokers) for group in listings
         }
-    return console.page(request, "groups.html", "Groups", groups=listings, coordinators=coordinators, search=search)
+        lag = lags(session.connection, session.admin, [group.group_id for group in listings[:WITH_LAG]])
+    for group_id, records in lag.items():
+        console.lag.add(group_id, now_ms(), records)
+    return console.page(
+        request,
+        "groups.html",
+        "Groups",
+        groups=listings,
+        coordinators=coordinators,
+        lag=lag,
+        most_lag=max(lag.values(), default=0),
+        without_lag=max(len(listings) - WITH_LAG, 0),
+        search=search,
+    )
 
 
 def _existing_group(session: ClusterSession, name: str) -> GroupDescription:

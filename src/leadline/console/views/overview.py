@@ -6,9 +6,11 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
+from leadline.admin.formatting import ids_text
 from leadline.admin.kafka_python.groups import list_groups
 from leadline.admin.kafka_python.partitions import list_reassignments
 from leadline.console.page import Console
+from leadline.console.views.brokers import away_text, brokers_away
 from leadline.model import TopicPartition
 
 
@@ -38,14 +40,15 @@ def overview(console: Console, request: Request) -> Response:
         if partition.leader < 0:
             attention.append(Attention(tp, "no leader: it can be neither written nor read", True))
         elif len(partition.isrs) < len(partition.replicas) and tp not in ongoing:
-            away = [id for id in partition.replicas if id not in partition.isrs]
-            attention.append(Attention(tp, f"without in-sync replica on broker {', '.join(map(str, away))}", False))
+            behind = [id for id in partition.replicas if id not in partition.isrs]
+            attention.append(Attention(tp, f"without in-sync replica on broker {ids_text(behind)}", False))
+    away = [away_text(id, replicas) for id, replicas in sorted(brokers_away(cluster).items())]
     return console.page(
         request,
         "overview.html",
         "Overview",
         cluster=cluster,
-        silent=silent,
+        problems=[*away, *silent.values()],
         partition_count=len(partitions),
         group_states=Counter(group.state for group in groups),
         group_count=len(groups),
