@@ -138,7 +138,7 @@ def try_spark(environment: Environment) -> None:
     with environment.broker() as address:
         environment.leadline("topics", "create", "orders", "--bootstrap-server", address)
         report = str(environment.folder / "report.html")
-        environment.leadline("pipeline", "report", "orders", "--output", report, "--bootstrap-server", address)
+        environment.leadline("pipeline", "report", "orders", "--out", report, "--bootstrap-server", address)
 
 
 def check_documents() -> None:

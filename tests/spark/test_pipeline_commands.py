@@ -56,7 +56,7 @@ def test_a_table_is_made_verified_kept_and_replayed(
     code, out, _ = typed("verify", table)
     assert code == 0
     assert f"{table} has each record of orders once (30 records in 2 partitions" in out
-    code, out, _ = typed("verify", table, "--json")
+    code, out, _ = typed("verify", table, "--output", "json")
     proof = json.loads(out)
     assert proof["good"]
     assert sum(part["rows"] for part in proof["partitions"]) == 30

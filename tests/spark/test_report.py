@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
+from leadline.cli.output import OutputFormat
 from leadline.cli.pipeline import report as command
 from leadline.records.compression import Codec
 from leadline.spark.files import segments
@@ -149,13 +150,20 @@ def test_the_command_writes_the_page_and_says_what_is_remarkable(
     spark: SparkSession, filled: Filled, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "report.html"
-    options = argparse.Namespace(dir=[str(filled.broker.directory)], out=out, topics=["orders"])
+    options = argparse.Namespace(
+        dir=[str(filled.broker.directory)], out=out, topics=["orders"], output=OutputFormat.TEXT
+    )
     assert command.write(options, spark, filled.work("files", "orders"), time.monotonic()) == 0
     output = capsys.readouterr().out
     assert "orders: group billing is 500 records behind" in output
     assert f"{out}: 3,000 records in 1 topic" in output
     assert "busy" in out.read_text()
     assert list(tmp_path.iterdir()) == [out]
+    options.output = OutputFormat.JSON
+    assert command.write(options, spark, filled.work("files", "orders"), time.monotonic()) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["topics"], printed["records"], printed["file"]) == (["orders"], 3000, str(out))
+    assert "group billing is 500 records behind" in {remark["text"] for remark in printed["remarks"]}
 
 
 @pytest.mark.parametrize(

@@ -74,10 +74,6 @@ def add_command(
     return parser
 
 
-def add_json_option(parser: argparse._ActionsContainer, what: str) -> None:
-    parser.add_argument("--json", action="store_true", help=f"print one JSON object per {what}")
-
-
 def add_yes_option(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 

@@ -1,15 +1,16 @@
 """leadline pipeline audit: compares the replicas of topics by their files."""
 
 import argparse
-import json
 import sys
 import time
 from typing import TYPE_CHECKING
 
 from leadline.admin.errors import Failure
 from leadline.admin.formatting import count_text, size_text, time_text
+from leadline.admin.json_values import Json
 from leadline.cli.errors import print_error
-from leadline.cli.options import add_command, add_json_option
+from leadline.cli.options import add_command
+from leadline.cli.output import Results, add_output_option, is_text
 from leadline.cli.pipeline.job import ProgressLine, add_spark_options, job, start_spark
 from leadline.cli.terminal import TextStyles
 
@@ -50,7 +51,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     parser.add_argument("paths", nargs="+", metavar="DIRECTORY", help="log directory, or directory of a partition")
     parser.add_argument("--topic", action="append", default=[], metavar="NAME", help="only this topic; repeatable")
     parser.add_argument("--headers-only", action="store_true", help="read only headers, without checksums")
-    add_json_option(parser, "finding")
+    add_output_option(parser, "finding")
     add_spark_options(parser)
 
 
@@ -72,15 +73,16 @@ def _audit(options: argparse.Namespace) -> int:
     if not logs:
         raise Failure(f"no log of {', '.join(options.topic) or 'any topic'} in {', '.join(options.paths)}")
     total = AuditResult(findings)
-    for finding in findings:
-        _print_finding(options, finding)
-    tasks = list(units(logs, checksums=not options.headers_only))
-    seconds = _run_tasks(options, tasks, total)
+    with Results(options) as results:
+        for finding in findings:
+            _add_finding(results, finding)
+        tasks = list(units(logs, checksums=not options.headers_only))
+        seconds = _run_tasks(options, tasks, total, results)
     _print_summary(options, logs, total, seconds)
     return 1 if total.findings else 0
 
 
-def _run_tasks(options: argparse.Namespace, tasks: "list[AuditTask]", total: "AuditResult") -> float:
+def _run_tasks(options: argparse.Namespace, tasks: "list[AuditTask]", total: "AuditResult", results: Results) -> float:
     """Run the tasks on Spark. Returns the seconds without the start of Spark."""
     from leadline.spark.audit.audit_job import audit_all
 
@@ -91,7 +93,7 @@ def _run_tasks(options: argparse.Namespace, tasks: "list[AuditTask]", total: "Au
             for done, result in enumerate(audit_all(spark, tasks), start=1):
                 total.add(result)
                 for finding in result.findings:
-                    _print_finding(options, finding)
+                    _add_finding(results, finding)
                 findings = count_text(len(total.findings), "finding")
                 line.show(f"{done:,} of {count_text(len(tasks), 'range')}, {size_text(total.bytes)}, {findings}")
         return time.monotonic() - started
@@ -99,14 +101,9 @@ def _run_tasks(options: argparse.Namespace, tasks: "list[AuditTask]", total: "Au
         spark.stop()
 
 
-def _print_finding(options: argparse.Namespace, finding: "Finding") -> None:
-    if not options.json:
-        paint = TextStyles(sys.stdout)
-        where = f"{finding.path}: at byte {finding.position}"
-        print(f"{paint.bold(where)}: {paint.red(finding.kind)}: {finding.text}", flush=True)
-        return
+def _add_finding(results: Results, finding: "Finding") -> None:
     topic, partition = finding.tp or (None, None)
-    members = {
+    members: Json = {
         "file": finding.path,
         "position": finding.position,
         "kind": finding.kind,
@@ -115,7 +112,13 @@ def _print_finding(options: argparse.Namespace, finding: "Finding") -> None:
         "offset": finding.offset,
         "text": finding.text,
     }
-    print(json.dumps(members), flush=True)
+    results.add(members, lambda: _print_finding(finding))
+
+
+def _print_finding(finding: "Finding") -> None:
+    paint = TextStyles(sys.stdout)
+    where = f"{finding.path}: at byte {finding.position}"
+    print(f"{paint.bold(where)}: {paint.red(finding.kind)}: {finding.text}", flush=True)
 
 
 def _print_summary(options: argparse.Namespace, logs: "list[LogFiles]", total: "AuditResult", seconds: float) -> None:
@@ -127,4 +130,4 @@ def _print_summary(options: argparse.Namespace, logs: "list[LogFiles]", total: "
     )
     more = f" and {total.unreported:,} more" if total.unreported else ""
     verdict = f"{count_text(len(total.findings), 'finding')}{more}" if total.findings else "healthy"
-    print(f"{verdict}: {read}", file=sys.stderr if options.json else sys.stdout)
+    print(f"{verdict}: {read}", file=sys.stdout if is_text(options) else sys.stderr)

@@ -14,8 +14,10 @@ from leadline.admin.connection import ClusterConnection
 from leadline.admin.errors import Failure
 from leadline.admin.formatting import age_text, size_text
 from leadline.admin.formatting import count_text as count_text
+from leadline.admin.json_values import Json
 from leadline.cli.errors import Run, print_error
 from leadline.cli.options import key_value
+from leadline.cli.output import is_text, print_result
 from leadline.cli.signals import signal_of, terminable
 from leadline.cli.terminal import StatusLine
 from leadline.errors import CorruptFile, CorruptMessage
@@ -172,6 +174,14 @@ def until_ended(work: Callable[[], None], *, endless: bool = False) -> int:
             print(file=sys.stderr)  # the terminal wrote ^C there
         return 0 if endless else 128 + signal_of(interrupt)
     return 0
+
+
+def print_totals(options: argparse.Namespace, totals: Json, text: str) -> None:
+    """The last word of a job: a line on stderr for a person, or JSON on stdout."""
+    if is_text(options):
+        print(text, file=sys.stderr)
+    else:
+        print_result(options, totals, text)
 
 
 class ProgressLine:

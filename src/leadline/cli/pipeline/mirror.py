@@ -2,7 +2,6 @@
 
 import argparse
 import re
-import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -11,8 +10,10 @@ from typing import TYPE_CHECKING
 
 from leadline.admin.errors import Failure
 from leadline.admin.formatting import count_text, size_text, time_text
+from leadline.admin.json_values import Json
 from leadline.admin.times import duration_ms
 from leadline.cli.options import add_command, at_least
+from leadline.cli.output import add_output_option
 from leadline.cli.pipeline.job import (
     ProgressLine,
     add_spark_options,
@@ -20,6 +21,7 @@ from leadline.cli.pipeline.job import (
     client_properties,
     job,
     lag_text,
+    print_totals,
     start_spark,
     stop_spark,
     until_ended,
@@ -94,6 +96,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     copying.add_argument(
         "--allow-data-loss", action="store_true", help="continue if records were deleted before they were read"
     )
+    add_output_option(parser)
     add_spark_options(parser)
 
 
@@ -122,6 +125,16 @@ class MirrorTotals:
             f"{what} to {options.to}: {count_text(self.records, 'record')} ({size_text(self.size)}) "
             f"in {count_text(self.rounds, 'transaction')}, in {time_text(seconds)}"
         )
+
+    def json(self, options: argparse.Namespace, seconds: float) -> Json:
+        return {
+            "topics": options.topics or options.pattern,
+            "to": options.to,
+            "records": self.records,
+            "bytes": self.size,
+            "transactions": self.rounds,
+            "seconds": round(seconds, 3),
+        }
 
 
 @job
@@ -230,5 +243,6 @@ def _follow(options: argparse.Namespace, mirror: "Mirror") -> int:
                 time.sleep(options.interval / 1000)
 
     code = until_ended(work, endless=not options.once)
-    print(totals.summary(options, time.monotonic() - started), file=sys.stderr)
+    seconds = time.monotonic() - started
+    print_totals(options, totals.json(options, seconds), totals.summary(options, seconds))
     return code

@@ -1,20 +1,22 @@
 """leadline pipeline replay: writes a table or Parquet files back to a topic, exactly once."""
 
 import argparse
-import sys
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from leadline.admin.errors import Failure
 from leadline.admin.formatting import count_text, time_text
+from leadline.admin.json_values import Json
 from leadline.cli.options import add_command, at_least
+from leadline.cli.output import add_output_option
 from leadline.cli.pipeline.job import (
     ProgressLine,
     add_spark_options,
     check_reachable,
     client_properties,
     job,
+    print_totals,
     start_spark,
     stop_spark,
     until_ended,
@@ -65,6 +67,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     parser.add_argument(
         "--name", default="", metavar="NAME", help="name of this replay; another name writes the same rows again"
     )
+    add_output_option(parser)
     add_spark_options(parser)
 
 
@@ -106,7 +109,7 @@ def _replay(options: argparse.Namespace, replay: "Replay") -> int:
 
     code = until_ended(work)
     seconds = time.monotonic() - started
-    print(
-        f"{options.table} to {options.topic}: {count_text(records, 'record')}, in {time_text(seconds)}", file=sys.stderr
-    )
+    text = f"{options.table} to {options.topic}: {count_text(records, 'record')}, in {time_text(seconds)}"
+    totals: Json = {"table": options.table, "topic": options.topic, "records": records, "seconds": round(seconds, 3)}
+    print_totals(options, totals, text)
     return code

@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 from leadline import __version__
 from leadline.admin.errors import Failure
 from leadline.admin.formatting import count_text, moment_text, size_text, time_text
+from leadline.admin.json_values import Json
 from leadline.cli.options import add_command
+from leadline.cli.output import add_output_option, print_result
 from leadline.cli.pipeline.job import (
     ProgressLine,
     add_spark_options,
@@ -28,6 +30,7 @@ from leadline.cli.terminal import TextStyles
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from leadline.spark.report.remarks import Remark
     from leadline.spark.report.report_plan import ReportPlan
     from leadline.spark.report.topic_report import Report
 
@@ -70,6 +73,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     parser.add_argument(
         "--out", type=Path, default=Path("report.html"), metavar="FILE", help="file to write (default report.html)"
     )
+    add_output_option(parser)
     add_spark_options(parser)
 
 
@@ -120,15 +124,27 @@ def write(options: argparse.Namespace, spark: "SparkSession", plan: "ReportPlan"
 def _print_result(options: argparse.Namespace, result: "Report", plan: "ReportPlan", seconds: float) -> None:
     from leadline.spark.report.remarks import remarks
 
-    paint = TextStyles(sys.stdout)
     facts = remarks(result)
+    values: Json = {
+        "file": str(options.out),
+        "topics": [topic.name for topic in result.topics],
+        "records": sum(topic.figures.records for topic in result.topics),
+        "bytes": plan.size,
+        "seconds": round(seconds, 3),
+        "remarks": [{"weight": fact.weight.name.lower(), "topic": fact.topic, "text": fact.text} for fact in facts],
+    }
+    print_result(options, values, lambda: _print_remarks(options.out, facts, result, plan, seconds))
+
+
+def _print_remarks(out: Path, facts: "Sequence[Remark]", result: "Report", plan: "ReportPlan", seconds: float) -> None:
+    paint = TextStyles(sys.stdout)
     for fact in facts[:REMARKS_SHOWN]:
         print(f"{paint.bold(paint.escape(fact.topic))}{': ' if fact.topic else ''}{paint.escape(fact.text)}")
     if len(facts) > REMARKS_SHOWN:
         print(f"... and {len(facts) - REMARKS_SHOWN} more")
     records = count_text(sum(topic.figures.records for topic in result.topics), "record")
     what = f"{records} in {count_text(len(result.topics), 'topic')}, {size_text(plan.size)}, {time_text(seconds)}"
-    print(f"{paint.bold(str(options.out))}: {what}; open it in a browser")
+    print(f"{paint.bold(str(out))}: {what}; open it in a browser")
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 import argparse
 import re
-import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -11,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from leadline.admin.errors import Failure
 from leadline.admin.formatting import count_text, size_text, time_text
+from leadline.admin.json_values import Json
 from leadline.admin.times import duration_ms
 from leadline.cli.errors import print_error
 from leadline.cli.options import add_command, at_least, key_value
+from leadline.cli.output import add_output_option, print_result
 from leadline.cli.pipeline.job import (
     ProgressLine,
     add_spark_options,
@@ -21,6 +22,7 @@ from leadline.cli.pipeline.job import (
     client_properties,
     job,
     lag_text,
+    print_totals,
     start_spark,
     stop_spark,
     until_ended,
@@ -137,6 +139,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     parser.add_argument("topic", metavar="TOPIC")
     add_table_options(parser)
     _add_reading_options(parser)
+    add_output_option(parser)
     add_spark_options(parser)
     _add_maintenance(commands)
 
@@ -185,6 +188,7 @@ def _add_maintenance(commands: "argparse._SubParsersAction[argparse.ArgumentPars
     add_registry_options(replay)
     for parser in (compact, vacuum, replay):
         add_table_options(parser)
+        add_output_option(parser)
     _add_column_options(replay)
     add_quality_options(replay)
 
@@ -390,6 +394,19 @@ class TableTotals:
             f"in {count_text(self.batches, 'commit')}, in {time_text(seconds)}{dead}{changes}"
         )
 
+    def json(self, options: argparse.Namespace, seconds: float) -> Json:
+        return {
+            "topic": options.topic,
+            "table": options.table,
+            "records": self.records,
+            "bytes": self.size,
+            "commits": self.batches,
+            "dead_letters": self.dead,
+            "late_changes": self.late,
+            "repeated_changes": self.repeated,
+            "seconds": round(seconds, 3),
+        }
+
 
 @job
 def run(options: argparse.Namespace) -> int:
@@ -490,7 +507,8 @@ def _follow(options: argparse.Namespace, writer: "TableWriter") -> int:
                 time.sleep(pause_s(is_behind, options.interval / 1000, time.monotonic() - began))
 
     code = until_ended(work, endless=not options.once)
-    print(totals.summary(options, time.monotonic() - started), file=sys.stderr)
+    seconds = time.monotonic() - started
+    print_totals(options, totals.json(options, seconds), totals.summary(options, seconds))
     return code
 
 
@@ -515,7 +533,9 @@ def _locked(options: argparse.Namespace) -> "WriterLock":
 @job
 def _compact(options: argparse.Namespace) -> int:
     result = _existing(options).compact()
-    print(f"{options.table}: {count_text(result['removed'], 'file')} became {result['added']:,}")
+    text = f"{options.table}: {count_text(result['removed'], 'file')} became {result['added']:,}"
+    values: Json = {"table": options.table, "removed_files": result["removed"], "added_files": result["added"]}
+    print_result(options, values, text)
     return 0
 
 
@@ -533,9 +553,10 @@ def _vacuum(options: argparse.Namespace) -> int:
         if may_meet_a_writer:
             resources.enter_context(_locked(options))
         files = table.vacuum(hours, options.dry_run)
-    for file in files if options.dry_run else ():
-        print(file)
-    print(f"{options.table}: {count_text(len(files), 'file')} {'would be deleted' if options.dry_run else 'deleted'}")
+    listed = [str(file) for file in files] if options.dry_run else []
+    text = f"{options.table}: {count_text(len(files), 'file')} {'would be deleted' if options.dry_run else 'deleted'}"
+    values: Json = {"table": options.table, "deleted_files": len(files), "dry_run": options.dry_run, "files": [*listed]}
+    print_result(options, values, "\n".join([*listed, text]))
     return 0
 
 
@@ -549,5 +570,6 @@ def _replay(options: argparse.Namespace) -> int:
         result = replay(table, dead, registry_of(options), declared_columns(options), quality_of(options))
     if result.left:
         print_error(f"{count_text(result.left, 'dead letter')} left, the first because {result.cause}")
-    print(f"{options.table}: {count_text(result.replayed, 'dead letter')} became rows, {result.left:,} left")
+    text = f"{options.table}: {count_text(result.replayed, 'dead letter')} became rows, {result.left:,} left"
+    print_result(options, {"table": options.table, "replayed": result.replayed, "left": result.left}, text)
     return 0

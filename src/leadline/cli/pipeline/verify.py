@@ -1,7 +1,6 @@
 """leadline pipeline verify: compares a table with its topic, offset by offset."""
 
 import argparse
-import json
 import sys
 import time
 from contextlib import ExitStack
@@ -9,7 +8,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from leadline.admin.formatting import count_text, time_text
+from leadline.admin.json_values import Json
 from leadline.cli.options import add_command
+from leadline.cli.output import add_output_option, is_text, print_result
 from leadline.cli.pipeline.job import (
     add_spark_options,
     check_reachable,
@@ -63,7 +64,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     add_table_options(parser)
     add_registry_options(parser)
     add_quality_options(parser)
-    parser.add_argument("--json", action="store_true", help="print the whole report as one JSON object")
+    add_output_option(parser)
     add_spark_options(parser)
 
 
@@ -91,16 +92,16 @@ def _run(options: argparse.Namespace, resources: ExitStack) -> int:
     with StatusLine() as status:
         status.show(f"comparing {uri} with {state.origin.topic} ...")
         state, verdicts, lag_offsets = verify(spark, cluster, place, registry_of(options), quality)
-    _print_result(options, state, verdicts, time.monotonic() - started)
-    if lag_offsets and not options.json:
+    seconds = time.monotonic() - started
+    print_result(
+        options, report(options.table, state, verdicts), lambda: _print_table(options.table, state, verdicts, seconds)
+    )
+    if lag_offsets and is_text(options):
         print(f"{lag_offsets:,} offsets of {state.origin.topic} are after the table's position")
     return 0 if all(verdict.is_good for verdict in verdicts) else 1
 
 
-def _print_result(options: argparse.Namespace, state: "TableState", verdicts: "list[Verdict]", seconds: float) -> None:
-    if options.json:
-        print(json.dumps(report(options.table, state, verdicts)))
-        return
+def _print_table(table: str, state: "TableState", verdicts: "list[Verdict]", seconds: float) -> None:
     heads = "PARTITION OFFSETS RECORDS ROWS DEAD REPLACED CONTROL ABORTED COMPACTED MISSING REPEATED WRONG CHECKSUM"
     print_table(heads.split(), [_row(verdict) for verdict in verdicts])
     for verdict in verdicts:
@@ -108,7 +109,7 @@ def _print_result(options: argparse.Namespace, state: "TableState", verdicts: "l
             if at := getattr(verdict, f"{what}_at"):
                 more = ", ..." if getattr(verdict, what) > len(at) else ""
                 print(f"partition {verdict.partition}: {what} at offset {', '.join(map(str, at))}{more}")
-    print(summary(options.table, state, verdicts, seconds))
+    print(summary(table, state, verdicts, seconds))
 
 
 def _row(verdict: "Verdict") -> list[str]:
@@ -143,7 +144,7 @@ def summary(table: str, state: "TableState", verdicts: "list[Verdict]", seconds:
     return f"{verdict_text} ({records} in {count_text(len(verdicts), 'partition')}, {time_text(seconds)})"
 
 
-def report(table: str, state: "TableState", verdicts: "list[Verdict]") -> dict[str, object]:
+def report(table: str, state: "TableState", verdicts: "list[Verdict]") -> dict[str, Json]:
     return {
         "table": table,
         "origin": asdict(state.origin),

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from leadline.cli import main
-from leadline.cli.pipeline.audit import _print_finding, _print_summary
+from leadline.cli.output import OutputFormat, Results
+from leadline.cli.pipeline.audit import _add_finding, _print_finding, _print_summary
 from leadline.model import TopicPartition
 from leadline.spark.audit.audit_job import AuditResult
 from leadline.spark.audit.checks import Finding, FindingKind
@@ -16,10 +17,11 @@ FINDING = Finding(FindingKind.CRC, TopicPartition("orders", 0), "/data/orders-0/
 
 
 def test_a_finding_names_file_and_byte(capsys: pytest.CaptureFixture[str]) -> None:
-    _print_finding(argparse.Namespace(json=False), FINDING)
+    _print_finding(FINDING)
     assert capsys.readouterr().out == f"/data/orders-0/x.log: at byte 61: {FINDING.kind}: the CRC is wrong\n"
-    _print_finding(argparse.Namespace(json=True), FINDING)
-    printed = json.loads(capsys.readouterr().out)
+    with Results(argparse.Namespace(output=OutputFormat.JSON)) as results:
+        _add_finding(results, FINDING)
+    (printed,) = json.loads(capsys.readouterr().out)
     assert (printed["topic"], printed["partition"], printed["offset"], printed["position"]) == ("orders", 0, 7, 61)
 
 
@@ -27,11 +29,11 @@ def test_the_summary_counts_findings_that_were_not_kept_and_leaves_stdout_to_jso
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     result = AuditResult([FINDING], unreported=4)
-    _print_summary(argparse.Namespace(json=True), [], result, 1.0)
+    _print_summary(argparse.Namespace(output=OutputFormat.JSONL), [], result, 1.0)
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.startswith("1 finding and 4 more: 0 partitions")
-    _print_summary(argparse.Namespace(json=False), [], AuditResult([]), 1.0)
+    _print_summary(argparse.Namespace(output=OutputFormat.TEXT), [], AuditResult([]), 1.0)
     assert capsys.readouterr().out.startswith("healthy: ")
 
 

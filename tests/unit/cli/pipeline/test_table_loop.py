@@ -1,10 +1,12 @@
 """The loop of `leadline pipeline table`: its pauses, its end, and outages of the cluster."""
 
 import argparse
+import json
 from collections.abc import Sequence
 
 import pytest
 
+from leadline.cli.output import OutputFormat
 from leadline.cli.pipeline import table
 from leadline.cli.pipeline.outages import OutageReport
 from leadline.spark.client.connection import AccessRefused, Unreachable
@@ -39,7 +41,13 @@ def pauses(monkeypatch: pytest.MonkeyPatch, steps: Sequence[Step], *, once: bool
     monkeypatch.setattr("time.monotonic", lambda: float(next(now)))
     monkeypatch.setattr("time.sleep", slept.append)
     options = argparse.Namespace(
-        once=once, interval=30_000, topic="orders", table="t", table_format="delta", table_option=[]
+        once=once,
+        interval=30_000,
+        topic="orders",
+        table="t",
+        table_format="delta",
+        table_option=[],
+        output=OutputFormat.JSON,
     )
     code = table._follow(options, ScriptedWriter(steps))  # type: ignore[arg-type]
     return code, slept
@@ -49,6 +57,14 @@ def test_commits_keep_the_interval_while_records_arrive(monkeypatch: pytest.Monk
     code, slept = pauses(monkeypatch, [batch(), batch(), None])
     assert (code, len(slept)) == (0, 3)
     assert all(0 < pause < 30 for pause in slept)
+
+
+def test_the_totals_of_a_run_are_json_on_stdout(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pauses(monkeypatch, [batch(500), batch()], once=True)
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["topic"], printed["table"], printed["commits"]) == ("orders", "t", 2)
 
 
 def test_a_table_that_is_behind_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

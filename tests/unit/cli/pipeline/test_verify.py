@@ -1,12 +1,11 @@
 """The result of `leadline pipeline verify`, for a person and as JSON."""
 
-import argparse
 import json
 
 import pyarrow as pa
 import pytest
 
-from leadline.cli.pipeline.verify import _print_result, report, summary
+from leadline.cli.pipeline.verify import _print_table, report, summary
 from leadline.spark.table.table import TableOrigin, TableProgress, TableState
 from leadline.spark.table.verification import Verdict
 
@@ -25,7 +24,7 @@ def test_a_table_is_complete_only_if_all_partitions_agree() -> None:
 
 
 def test_wrong_offsets_and_both_checksums_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    _print_result(argparse.Namespace(json=False, table="/t"), STATE, [GOOD, BAD], 1.5)
+    _print_table("/t", STATE, [GOOD, BAD], 1.5)
     heads, good, bad, missing, _ = capsys.readouterr().out.splitlines()
     assert heads.split()[:4] == ["PARTITION", "OFFSETS", "RECORDS", "ROWS"]
     assert good.split()[-1] == f"{0xAB:016x}"
@@ -33,9 +32,8 @@ def test_wrong_offsets_and_both_checksums_are_printed(capsys: pytest.CaptureFixt
     assert missing == "partition 1: missing at offset 4, ..."
 
 
-def test_json_has_the_result_of_each_partition_and_of_all(capsys: pytest.CaptureFixture[str]) -> None:
-    _print_result(argparse.Namespace(json=True, table="/t"), STATE, [GOOD, BAD], 1.5)
-    printed = json.loads(capsys.readouterr().out)
+def test_json_has_the_result_of_each_partition_and_of_all() -> None:
+    printed = json.loads(json.dumps(report("/t", STATE, [GOOD, BAD])))
     assert (printed["good"], [partition["good"] for partition in printed["partitions"]]) == (False, [True, False])
     assert (printed["batch"], printed["offsets"], printed["origin"]["topic"]) == (3, {"0": 10}, "orders")
     assert report("/t", STATE, [GOOD])["good"] is True
