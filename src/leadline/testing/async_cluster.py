@@ -98,14 +98,38 @@ class AsyncCluster:
                 raise ClusterError(f"not so after {timeout_s:g} s: {what or 'the condition'}\n{self.sync.story()}")
             await asyncio.sleep(POLL_S)
 
+    @property
+    def ids(self) -> list[int]:
+        return self.sync.ids
+
+    @property
+    def brokers(self) -> list[AsyncBroker]:
+        return [AsyncBroker(broker) for broker in self.sync.brokers]
+
+    async def controller(self) -> AsyncBroker:
+        return AsyncBroker(await asyncio.to_thread(lambda: self.sync.controller))
+
+    async def topics(self) -> list[str]:
+        return await asyncio.to_thread(lambda: self.sync.topics)
+
     async def create_topic(
         self,
         topic: str,
         partitions: int = 1,
         replication_factor: int = -1,
         configs: Mapping[str, object] | None = None,
+        *,
+        timeout_s: float = TIMEOUT_S,
     ) -> str:
-        return await asyncio.to_thread(self.sync.create_topic, topic, partitions, replication_factor, configs)
+        return await asyncio.to_thread(
+            self.sync.create_topic, topic, partitions, replication_factor, configs, timeout_s=timeout_s
+        )
+
+    async def topic(self, name: str, partitions: int = 1, **options: Any) -> str:
+        return await asyncio.to_thread(self.sync.topic, name, partitions, **options)
+
+    async def delete_topics(self, *topics: str, timeout_s: float = TIMEOUT_S) -> None:
+        await asyncio.to_thread(self.sync.delete_topics, *topics, timeout_s=timeout_s)
 
     async def produce(self, topic: str, records: Sequence[Any], **options: Any) -> dict[int, int]:
         return await asyncio.to_thread(self.sync.produce, topic, records, **options)
@@ -115,6 +139,12 @@ class AsyncCluster:
 
     async def values(self, topic: str, count: int | None = None, **options: Any) -> list[str | None]:
         return await asyncio.to_thread(self.sync.values, topic, count, **options)
+
+    async def start_offsets(self, topic: str, *, timeout_s: float = TIMEOUT_S) -> dict[int, int]:
+        return await asyncio.to_thread(self.sync.start_offsets, topic, timeout_s=timeout_s)
+
+    async def end_offsets(self, topic: str, **options: Any) -> dict[int, int]:
+        return await asyncio.to_thread(self.sync.end_offsets, topic, **options)
 
     async def leader(self, topic: str, partition: int = 0) -> int | None:
         return await asyncio.to_thread(self.sync.leader, topic, partition)
@@ -130,3 +160,9 @@ class AsyncCluster:
 
     async def snapshot(self, path: str | os.PathLike[str]) -> None:
         await asyncio.to_thread(self.sync.snapshot, path)
+
+    async def recover(self) -> None:
+        await asyncio.to_thread(self.sync.recover)
+
+    def story(self) -> str:
+        return self.sync.story()

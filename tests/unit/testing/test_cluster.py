@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from leadline.testing import ClusterError, LocalCluster
+from leadline.testing.async_cluster import AsyncCluster
 
 POLL_S = 60.0
 
@@ -94,6 +95,31 @@ def test_it_works_on_an_event_loop() -> None:
             await cluster.clock.advance(seconds=1)
             assert "broker 1 leads" in await cluster.explain("orders")
             assert (await cluster.schema("orders")).values == {"text": 1}
+
+    asyncio.run(main())
+
+
+def test_an_event_loop_has_all_calls_of_a_cluster() -> None:
+    def calls(kind: type) -> set[str]:
+        return {name for name in dir(kind) if not name.startswith("_")}
+
+    of_brokers = {"broker_at", "changed", "wait_until_joined"}
+    assert calls(LocalCluster) - calls(AsyncCluster) == of_brokers | {"start", "close"}  # `async with` does these
+
+    async def main() -> None:
+        async with LocalCluster() as cluster:
+            topic = await cluster.topic("orders", configs={"retention.ms": 3_600_000})
+            await cluster.produce(topic, ["old"])
+            assert await cluster.end_offsets(topic) == {0: 1}
+            await cluster.clock.advance(hours=2)
+
+            async def is_deleted() -> bool:
+                return await cluster.start_offsets(topic) == {0: 1}
+
+            await cluster.wait_for(is_deleted, "the record is deleted")
+            assert (await cluster.controller()).id == 1
+            await cluster.delete_topics(topic)
+            assert await cluster.topics() == []
 
     asyncio.run(main())
 

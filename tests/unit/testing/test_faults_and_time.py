@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import AdminClient
 from kafka import KafkaProducer  # type: ignore[import-untyped]
 
 from leadline.testing import ClusterError, LocalCluster
@@ -242,6 +243,43 @@ def test_an_open_transaction_is_aborted_after_its_timeout(one: LocalCluster) -> 
     assert one.values(topic) == []
     with pytest.raises(Exception, match=r"fenced|newer instance|epoch"):
         producer.commit_transaction(POLL_S)
+
+
+def test_a_member_of_a_group_is_removed_after_its_session(one: LocalCluster) -> None:
+    topic = one.create_topic("session")
+    settings = {"session.timeout.ms": 1_000_000, "heartbeat.interval.ms": 900_000, "max.poll.interval.ms": 1_000_000}
+    consumer = Consumer({"bootstrap.servers": one.bootstrap_servers, "group.id": topic, "log_level": 0, **settings})
+    admin = AdminClient({"bootstrap.servers": one.bootstrap_servers})
+
+    def state() -> str:
+        return str(admin.describe_consumer_groups([topic])[topic].result(POLL_S).state.name)
+
+    consumer.subscribe([topic])
+    one.wait_for(lambda: consumer.poll(0.01) or consumer.assignment(), "the member has its partition")
+    assert state() == "STABLE"
+    one.clock.advance(seconds=1001)
+    one.wait_for(lambda: state() == "EMPTY", "the member is removed")
+    consumer.close()
+
+
+def test_a_produce_that_waits_for_a_follower_fails_after_its_timeout(three: LocalCluster) -> None:
+    topic = three.create_topic("waits", partitions=3)
+    controller = three.controller.id  # it would replace a broker that it does not hear
+    partition = next(it for it in range(3) if three.leader(topic, it) != controller)
+    leader = three.leader(topic, partition)
+    assert leader is not None
+    follower = next(id for id in three.ids if id not in (leader, controller))
+    settings = {"acks": "all", "request.timeout.ms": 4000, "retries": 0, "log_level": 0}
+    producer = Producer({"bootstrap.servers": three.bootstrap_servers, **settings})
+    outcomes: list[KafkaError | None] = []
+    three.network.cut(leader, follower)
+    producer.produce(topic, b"x", partition=partition, on_delivery=lambda error, _: outcomes.append(error))
+    three.wait_for(lambda: producer.poll(0) == 0 and three.requests.recent("Produce", topic=topic), "it has come")
+    three.clock.advance(seconds=5)  # before the silence of a broker counts
+    assert producer.flush(POLL_S) == 0
+    three.network.heal()
+    assert [error.name() for error in outcomes if error is not None] == ["REQUEST_TIMED_OUT"]
+    three.wait_for(lambda: three.in_sync(topic, partition) == [1, 2, 3], "all replicas are in sync")
 
 
 def test_replicas_stay_in_sync_and_connected_through_a_long_advance(three: LocalCluster) -> None:
