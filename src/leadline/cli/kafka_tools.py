@@ -224,12 +224,18 @@ START = """
 """
 
 # Tools without a command here, and what answers the same question.
+CONNECT = "Kafka Connect's own works with these brokers; tables from topics: leadline pipeline table --help"
 ANSWERS = {
     "kafka-server-stop": "Ctrl-C or SIGTERM stop a broker cleanly",
     "kafka-get-offsets": "the first and last offsets of partitions: leadline explain TOPIC",
     "kafka-log-dirs": "the sizes of replicas: leadline explain TOPIC",
     "kafka-broker-api-versions": "the versions of brokers: leadline migrate check --bootstrap-server HOST:PORT",
     "kafka-delete-records": "records are deleted by age: leadline configs alter --topic NAME --set retention.ms=1000",
+    "kafka-client-metrics": "clients are not asked for metrics; of brokers: leadline start --metrics 127.0.0.1:9404",
+    "kafka-jmx": "there is no JMX; metrics are served over HTTP: leadline start --metrics 127.0.0.1:9404",
+    "kafka-metadata-shell": "there is no KRaft metadata: leadline explain TOPIC",
+    "kafka-run-class": "there are no Java classes: leadline --help lists the commands",
+    "kafka-streams-application-reset": "leadline groups reset-offsets GROUP --topic TOPIC --to-earliest",
     "kafka-cluster": "the brokers of a cluster: leadline topics describe, or leadline console",
     "kafka-features": "there are no features with levels: leadline start runs with ZooKeeper or alone",
     "kafka-metadata-quorum": "there is no KRaft quorum: leadline start runs with ZooKeeper or alone",
@@ -239,7 +245,13 @@ ANSWERS = {
     "kafka-replica-verification": "leadline pipeline audit --help",
     "kafka-verifiable-producer": "leadline perf produce TOPIC --records 1000",
     "kafka-verifiable-consumer": "leadline perf consume TOPIC --records 1000",
+    "connect-standalone": CONNECT,
+    "connect-distributed": CONNECT,
+    "connect-plugin-path": CONNECT,
+    "connect-mirror-maker": "leadline pipeline mirror --help",
     "zookeeper-server-start": "leadline cluster up starts a ZooKeeper and brokers",
+    "zookeeper-server-stop": "leadline cluster up stops its ZooKeeper with its brokers, on Ctrl-C",
+    "zookeeper-security-migration": "ACLs of nodes are set by ZooKeeper's own shell: docs/SECURITY.md",
     "zookeeper-shell": "leadline has no shell of ZooKeeper; ask the brokers: leadline explain TOPIC",
 }
 
@@ -527,7 +539,7 @@ def translated(words: Sequence[str]) -> list[str] | None:
     first, rest = words[0], words[1:]
     name = first.removesuffix(".sh").removesuffix(".bat")
     if name not in OWN_NAMES:
-        name = name if name.startswith(("kafka-", "zookeeper-")) else f"kafka-{name}"
+        name = name if name.startswith(("connect-", "kafka-", "zookeeper-")) else f"kafka-{name}"
         if name in ANSWERS:
             raise KafkaFormRefused(f"there is no {name} here: {ANSWERS[name]}")
         return KAFKA_TOOLS[name].translated(rest) if name in KAFKA_TOOLS else None

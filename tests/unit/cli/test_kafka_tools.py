@@ -6,7 +6,7 @@ import pytest
 
 from leadline.cli import main, parse
 from leadline.cli.kafka_form import KafkaFormRefused
-from leadline.cli.kafka_tools import KAFKA_TOOLS, settings_in, translated
+from leadline.cli.kafka_tools import ANSWERS, KAFKA_TOOLS, settings_in, translated
 from tests.support.leaf_commands import leaf_commands
 
 # The flags of Kafka 3.8.0, as --help of each tool lists them.
@@ -178,3 +178,21 @@ def test_an_unknown_tool_is_no_tool() -> None:
     assert translated([]) is None
     with pytest.raises(KafkaFormRefused):
         translated(["topics", "--bogus"])
+
+
+# bin/*.sh of Kafka 3.8.0, without trogdor, which tests Kafka itself
+SCRIPTS = """
+    connect-distributed connect-mirror-maker connect-plugin-path connect-standalone kafka-acls kafka-broker-api-versions
+    kafka-client-metrics kafka-cluster kafka-configs kafka-console-consumer kafka-console-producer kafka-consumer-groups
+    kafka-consumer-perf-test kafka-delegation-tokens kafka-delete-records kafka-dump-log kafka-e2e-latency
+    kafka-features kafka-get-offsets kafka-jmx kafka-leader-election kafka-log-dirs kafka-metadata-quorum
+    kafka-metadata-shell kafka-mirror-maker kafka-producer-perf-test kafka-reassign-partitions
+    kafka-replica-verification kafka-run-class kafka-server-start kafka-server-stop kafka-storage
+    kafka-streams-application-reset kafka-topics kafka-transactions kafka-verifiable-consumer kafka-verifiable-producer
+    zookeeper-security-migration zookeeper-server-start zookeeper-server-stop zookeeper-shell""".split()
+
+
+def test_each_script_of_kafka_is_known_or_answered() -> None:
+    assert sorted(KAFKA_TOOLS.keys() | ANSWERS.keys()) == sorted(SCRIPTS)
+    with pytest.raises(KafkaFormRefused, match="there is no connect-standalone here: Kafka Connect's own works"):
+        translated(["connect-standalone.sh", "worker.properties"])

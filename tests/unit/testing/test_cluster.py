@@ -4,6 +4,7 @@ import asyncio
 import logging
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,17 @@ from leadline.testing import ClusterError, LocalCluster
 from leadline.testing.async_cluster import AsyncCluster
 
 POLL_S = 60.0
+
+
+@pytest.mark.parametrize(("brokers", "limit_s"), [(1, 0.15), (3, 0.5)])
+def test_it_is_ready_soon(brokers: int, limit_s: float) -> None:
+    """In CPU time, which another load on the machine changes little: the best of three starts."""
+    taken_s = []
+    for _ in range(3):
+        began_s = time.process_time()
+        with LocalCluster(brokers=brokers):
+            taken_s.append(time.process_time() - began_s)
+    assert min(taken_s) < limit_s
 
 
 def test_a_client_writes_and_reads(one: LocalCluster) -> None:
