@@ -78,3 +78,15 @@ def test_the_service_starts_a_broker_with_options_that_exist_and_waits_until_it_
     lines = dict(line.split("=", 1) for line in unit.splitlines() if re.match(r"[A-Z]\w+=", line))
     assert parse(shlex.split(lines["ExecStart"])[1:]).metrics is not None
     assert (lines["Type"], lines["TimeoutStartSec"], lines["KillMode"]) == ("notify", "infinity", "mixed")
+
+
+def test_the_service_of_the_pipeline_runs_the_same_program_with_options_that_exist() -> None:
+    programs = set()
+    for name in ("leadline", "leadline-pipeline"):
+        unit = (ROOT / f"ops/systemd/{name}.service").read_text()
+        (command,) = re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE)
+        program, *words = shlex.split(command)
+        parse(words)
+        programs.add(program)
+        assert f"{Path(program).parent}/pip install" in unit  # how the program gets there
+    assert len(programs) == 1

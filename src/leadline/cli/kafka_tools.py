@@ -251,7 +251,7 @@ ANSWERS = {
     "connect-mirror-maker": "leadline pipeline mirror --help",
     "zookeeper-server-start": "leadline cluster up starts a ZooKeeper and brokers",
     "zookeeper-server-stop": "leadline cluster up stops its ZooKeeper with its brokers, on Ctrl-C",
-    "zookeeper-security-migration": "ACLs of nodes are set by ZooKeeper's own shell: docs/SECURITY.md",
+    "zookeeper-security-migration": "brokers set ACLs on what they write: leadline start --set zookeeper.set.acl=true",
     "zookeeper-shell": "leadline has no shell of ZooKeeper; ask the brokers: leadline explain TOPIC",
 }
 
