@@ -1,9 +1,8 @@
 """The lag of groups over time, as pages and the sampler see it. Kept in memory, for a while.
 
-The caller passes the time. Threads share it: each page is rendered in one.
+Pure: the caller passes the time.
 """
 
-import threading
 from collections import OrderedDict, deque
 
 MAX_SAMPLES = 1200
@@ -16,15 +15,13 @@ LagSample = tuple[int, int]  # time in ms, lag
 class LagHistory:
     def __init__(self) -> None:
         self._samples: OrderedDict[str, deque[LagSample]] = OrderedDict()
-        self._lock = threading.Lock()
 
     def add(self, group: str, at_ms: int, lag: int) -> list[LagSample]:
         """The samples of this group, the oldest first."""
-        with self._lock:
-            samples = self._samples.setdefault(group, deque(maxlen=MAX_SAMPLES))
-            self._samples.move_to_end(group)
-            while len(self._samples) > MAX_GROUPS:
-                self._samples.popitem(last=False)
-            if not samples or at_ms - samples[-1][0] >= MIN_INTERVAL_MS:
-                samples.append((at_ms, lag))
-            return list(samples)
+        samples = self._samples.setdefault(group, deque(maxlen=MAX_SAMPLES))
+        self._samples.move_to_end(group)
+        while len(self._samples) > MAX_GROUPS:
+            self._samples.popitem(last=False)
+        if not samples or at_ms - samples[-1][0] >= MIN_INTERVAL_MS:
+            samples.append((at_ms, lag))
+        return list(samples)
