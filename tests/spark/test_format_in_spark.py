@@ -123,6 +123,8 @@ def test_spark_reports_what_is_wrong(spark: SparkSession, broker: RunningBroker,
         ours.read("nowhere").collect()
     with pytest.raises(PySparkException, match="there is no column value among number"):
         ours.write(spark.range(3).withColumnRenamed("id", "number"), topic)
+    with pytest.raises(PySparkException, match='Please use either the "Append" or "Overwrite" mode'):
+        rows(spark, 0, 3).write.format("leadline").options(**ours.servers, topic=topic).save()
     with pytest.raises(PySparkException, match="a topic cannot be overwritten"):
         rows(spark, 0, 3).write.format("leadline").options(**ours.servers, topic=topic).mode("overwrite").save()
     ours.write(rows(spark, 0, 3), topic)

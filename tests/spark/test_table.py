@@ -24,7 +24,8 @@ from leadline.spark.table.merge import PreparedMerge
 from leadline.spark.table.quality import Quality
 from leadline.spark.table.table import TableError, WriterRefused
 from leadline.spark.table.table_format import TABLE_FORMATS
-from leadline.spark.table.table_writer import TableSpec
+from leadline.spark.table.table_writer import TableSpec, TableWriter
+from leadline.spark.table.write_task import TaskOutput
 from tests.support.broker import RunningBroker, leadline
 from tests.support.following import Feed, Pipeline
 from tests.support.pipeline_faults import own_disks
@@ -82,26 +83,41 @@ def test_all_records_are_in_the_table_once_batch_after_batch(made: Made, kind: s
 
 
 @pytest.mark.parametrize("kind", TABLE_FORMATS)
-def test_fields_become_columns_and_what_contradicts_them_dead_letters(made: Made, kind: str) -> None:
+def test_fields_become_columns_and_what_contradicts_them_dead_letters(
+    made: Made, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     feed, pipeline = made(kind, format="json", partition_by="hour")
     feed.more(50)
     feed.send(b"no json")
+    feed.send(b'{"id": 999, "of_one_partition": {"x": 1}, "tags": [], "more": {}}')
     feed.flush()
+    rounds, run = 0, TableWriter._run
+
+    def counted(self: TableWriter, *args: Any) -> list[TaskOutput]:
+        nonlocal rounds
+        rounds += 1
+        return run(self, *args)
+
+    monkeypatch.setattr(TableWriter, "_run", counted)
     pipeline.run()
+    assert rounds == 1  # the tasks read the records of a new table once
+    pipeline.check(52)
     feed.send(b'{"id": "not a number"}')
-    feed.send(b'{"id": 1000, "where": {"city": "Bern", "at": [46.9, 7.4]}}')
+    feed.send(b'{"id": 1000, "where": {"city": "Bern", "at": [46.9, 7.4]}, "tags": ["a"], "more": {"y": 2}}')
     feed.send(None)
     feed.flush()
     (summary,) = pipeline.run()
     assert (summary.records, summary.dead) == (3, 1)
     rows = pipeline.rows()
-    assert len(rows) == 52
+    assert len(rows) == 53
+    (one,) = [row for row in rows if row["id"] == 999]
+    assert (one["of_one_partition"], one["tags"]) == ({"x": 1}, None)  # an empty array is older than its column
     (new,) = [row for row in rows if row["id"] == 1000]
     assert new["where"] == {"city": "Bern", "at": [46.9, 7.4]}
     causes = sorted(str(letter["cause"]).split(",")[0] for letter in pipeline.dead_letters())
     assert causes[0].startswith("id: 'not a number' is not a long")
     assert causes[1].startswith("no JSON")
-    pipeline.check(54)
+    pipeline.check(55)
 
 
 @pytest.mark.parametrize("kind", TABLE_FORMATS)

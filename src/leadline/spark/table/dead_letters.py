@@ -15,10 +15,9 @@ import pyarrow.compute as pc
 from leadline.spark.batches.decode import SCHEMA_WITH_HEADERS
 from leadline.spark.table.bucketed_files import BucketedFiles
 from leadline.spark.table.declared_columns import ColumnTypes, declare, with_columns
-from leadline.spark.table.evolution import additions
 from leadline.spark.table.merge import delete_directory, merge_job, prepare, staging_directory
 from leadline.spark.table.parquet_files import ParquetFiles
-from leadline.spark.table.payload import DEAD_LETTERS, ShapedRecords, record_schema, reserved_names
+from leadline.spark.table.payload import DEAD_LETTERS, ShapedRecords, extended, record_schema
 from leadline.spark.table.quality import Quality, check_quality, is_withheld, shape_with
 from leadline.spark.table.remembered_deletes import DELETES, deletes_origin
 from leadline.spark.table.table import (
@@ -90,8 +89,7 @@ def _shaped(
         unknown = [records.unknown for records in shaped if records.unknown.num_fields]
         if not unknown:
             return shaped, state
-        columns = pa.schema([column for column in state.schema if column.name not in reserved_names(schema)])
-        table.add_columns([column for column in additions(columns, unknown) if column not in columns], state.progress)
+        table.add_columns([column for column in extended(schema, unknown) if column not in schema], state.progress)
         newest = table.state()
         assert newest is not None
         state = newest

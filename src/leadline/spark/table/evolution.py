@@ -127,6 +127,29 @@ def storable(kind: pa.DataType) -> pa.DataType | None:
     return kind
 
 
+def has_empty(kind: pa.DataType) -> bool:
+    """Whether the type is of arrays without elements or objects without fields: `storable` omits them."""
+    if pa.types.is_list(kind):
+        return pa.types.is_null(kind.value_type) or has_empty(kind.value_type)
+    if pa.types.is_map(kind):
+        return pa.types.is_null(kind.item_type) or has_empty(kind.item_type)
+    if pa.types.is_struct(kind):
+        return not kind.num_fields or any(has_empty(field.type) for field in kind)
+    return False
+
+
+def includes(column: pa.DataType, part: pa.DataType) -> bool:
+    """Whether a column with fields that a file may lack, and no other difference, has the type of the file's."""
+    if pa.types.is_struct(column) and pa.types.is_struct(part):
+        types = {field.name: field.type for field in column}
+        return all(field.name in types and includes(types[field.name], field.type) for field in part)
+    if pa.types.is_list(column) and pa.types.is_list(part):
+        return includes(column.value_type, part.value_type)
+    if pa.types.is_map(column) and pa.types.is_map(part):
+        return includes(column.item_type, part.item_type)
+    return bool(column.equals(part))
+
+
 def additions(schema: pa.Schema, record_types: Iterable[pa.DataType]) -> pa.DataType:
     """The columns of a table with the new fields of several records. Of contradicting fields, the first wins."""
     columns: pa.DataType = pa.struct(list(schema))

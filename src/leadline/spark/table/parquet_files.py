@@ -1,4 +1,7 @@
-"""Parquet files that a task writes into a directory, one for each slot of time, flushed to the disk."""
+"""Parquet files that a task writes into a directory, one for each slot of time, flushed to the disk.
+
+Rows with other columns than the rows before them begin a new file.
+"""
 
 import os
 import uuid
@@ -24,6 +27,7 @@ class ParquetFiles:
         self._filesystem, self._root = directory.open()
         self._columns, self._partition_by, self._slot = columns, partition_by, slot
         self._open: dict[str, _File] = {}
+        self._finished: list[DataFile] = []
 
     def __enter__(self) -> "ParquetFiles":
         return self
@@ -35,9 +39,12 @@ class ParquetFiles:
     def write(self, batch: pa.RecordBatch) -> None:
         for slot, part in self._by_slot(batch):
             if part.num_rows:
-                if slot not in self._open:
-                    self._open[slot] = self._create(slot, part.schema)
-                self._open[slot].write(part)
+                file = self._open.get(slot)
+                if file is None or file.schema != part.schema:
+                    if file is not None:
+                        self._finished.append(file.finish())
+                    file = self._open[slot] = self._create(slot, part.schema)
+                file.write(part)
 
     def _by_slot(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         if self._partition_by == "none":
@@ -55,7 +62,7 @@ class ParquetFiles:
         return _File(self._filesystem, self._root, path, schema, self._columns, values)
 
     def finish(self) -> list[DataFile]:
-        return [file.finish() for file in self._open.values()]
+        return [*self._finished, *(file.finish() for file in self._open.values())]
 
 
 class _File:
@@ -68,6 +75,7 @@ class _File:
         columns: OriginColumns,
         slot: Mapping[str, str],
     ) -> None:
+        self.schema = schema
         self._filesystem, self._whole, self._path, self._slot = filesystem, f"{root}/{path}", path, slot
         self._ranged = (columns.partition, columns.offset)
         self._sink = filesystem.open_output_stream(self._whole)

@@ -23,7 +23,16 @@ import pyarrow.json
 
 from leadline.spark.batches.decode import HEADERS, SPARK_SCHEMA_WITH_HEADERS, spark_columns
 from leadline.spark.table.change_events import OP, TRUNCATE, canonical_key, deletes, row_change
-from leadline.spark.table.evolution import NOTHING, Conflict, inferred, merged, signature, storable
+from leadline.spark.table.evolution import (
+    NOTHING,
+    Conflict,
+    additions,
+    has_empty,
+    inferred,
+    merged,
+    signature,
+    storable,
+)
 from leadline.spark.table.expressions import Path
 from leadline.spark.table.field_values import JsonNumber, fit
 from leadline.spark.table.masks import with_text_types, with_texts
@@ -70,6 +79,7 @@ class ShapedRecords:
     deleted: pa.Array  # whether a row is a tombstone
     bad: pa.RecordBatch | None = None  # with a column for the cause
     unknown: pa.DataType = NOTHING  # fields without a column, as a struct; if there are any, the rows are unusable
+    left_out: frozenset[str] = frozenset()  # columns, if their type does not hold an empty array or object of a record
 
     def with_bad(self, more: pa.RecordBatch, topic: str, partition: int, causes: Sequence[str]) -> "ShapedRecords":
         """Adds decoded records that are bad, each with its cause."""
@@ -113,6 +123,15 @@ def reserved_names(schema: pa.Schema) -> frozenset[str]:
     return RESERVED | frozenset(filter(None, more.split(",")))
 
 
+def extended(schema: pa.Schema, unknown: Iterable[pa.DataType]) -> pa.Schema:
+    """The schema of a table (see `record_schema`) with the fields that its records have and it lacks."""
+    reserved = reserved_names(schema)
+    columns = additions(pa.schema([column for column in schema if column.name not in reserved]), unknown)
+    types = {column.name: column for column in columns}
+    known = [types.pop(column.name, column) for column in schema]
+    return pa.schema([*known, *types.values()], metadata=schema.metadata)
+
+
 def _row(batch: pa.RecordBatch, partition: int, columns: Sequence[pa.Array], fields: pa.Schema) -> pa.RecordBatch:
     beside = [
         batch.column("key"),
@@ -142,13 +161,16 @@ def _one_by_one(
         except Conflict as error:
             results.append(error)
     unknown = _beyond(columns_type, checks.merged_type)
+    left_out = frozenset(field.name for field in checks.merged_type if has_empty(field.type))
     columns = _columns(results, columns_type)
     conflicts = [result for result in results if isinstance(result, Conflict)]
     causes = [conflict.without_values if hides_values else str(conflict) for conflict in conflicts]
     is_bad = pa.array([isinstance(result, Conflict) for result in results], pa.bool_())
     rest, bad = batch.filter(pc.invert(is_bad)), batch.filter(is_bad)
     dead = _dead(bad, topic, partition, causes) if causes else None
-    return ShapedRecords(_row(rest, partition, columns, fields), rest.column("value").is_null(), dead, unknown)
+    return ShapedRecords(
+        _row(rest, partition, columns, fields), rest.column("value").is_null(), dead, unknown, left_out
+    )
 
 
 def _columns(results: "list[dict[str, object] | Conflict]", columns_type: pa.DataType) -> list[pa.Array]:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import compress
 from typing import Any
 
 import pyarrow as pa
@@ -35,7 +36,6 @@ from leadline.spark.table.bucketed_files import BucketPaths
 from leadline.spark.table.change_events import CHANGE_COLUMNS
 from leadline.spark.table.data_directory import DataDirectory
 from leadline.spark.table.declared_columns import ColumnTypes, declare, with_columns
-from leadline.spark.table.evolution import additions
 from leadline.spark.table.masks import check_schema
 from leadline.spark.table.merge import (
     STAGING,
@@ -46,7 +46,7 @@ from leadline.spark.table.merge import (
     prepare,
     staging_directory,
 )
-from leadline.spark.table.payload import BESIDE, CHANGE_FORMATS, DEAD_LETTERS, record_schema, reserved_names
+from leadline.spark.table.payload import BESIDE, CHANGE_FORMATS, DEAD_LETTERS, extended, record_schema
 from leadline.spark.table.quality import Quality, check_interrupted, check_quality
 from leadline.spark.table.remembered_deletes import DELETES, deletes_origin
 from leadline.spark.table.shared_directory import check_shared
@@ -74,7 +74,7 @@ from leadline.spark.topics.resolution import bytes_per_offset
 BATCH_BYTES = 512 << 20  # of a topic, at most, in one commit
 BY_KEY_BYTES = 64 << 20  # of a batch by key: a task that looks for its keys has all of them in memory
 MERGES = 3  # tries, while others compact the table
-ROUNDS = 3  # of tasks: one reports the columns that the table lacks, the next one writes
+ROUNDS = 3  # of tasks: one finds the columns that the table lacks, the next one writes what differs by them
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,18 +367,19 @@ class TableWriter:
         return [] if self.deletes_state is None else self.deletes.live_files()
 
     def _task_outputs(self, batch: PlannedBatch, directory: DataDirectory, buckets: int = 0) -> list[TaskOutput]:
-        """Runs the tasks, again where the table first had to get columns that the records need."""
+        """Runs the tasks. The table gets columns that the records need; where these change what a task wrote, again."""
         tasks = plan(batch.ranges, batch.bytes_per_offset, min_tasks=self.spark.sparkContext.defaultParallelism)
         done: list[TaskOutput] = []
-        unknown: list[pa.DataType] = []
         for _ in range(ROUNDS):
+            before = self.state.schema
             results = self._run(tasks, directory, buckets)
-            done += [output for output in results if not output.lacks_columns]
-            unknown = [output.unknown for output in results if output.lacks_columns]
-            if not unknown:
+            if unknown := [output.unknown for output in results if output.lacks_columns]:
+                self._add_columns(unknown)
+            is_kept = [output.is_kept(before, self.state.schema) for output in results]
+            done += compress(results, is_kept)
+            tasks = [task for task, kept in zip(tasks, is_kept, strict=True) if not kept]
+            if not tasks:
                 return done
-            tasks = [task for task, output in zip(tasks, results, strict=True) if output.lacks_columns]
-            self._add_columns(unknown)
         raise TableError(f"{self.table.uri}: its columns cannot hold some fields of the records: {unknown[0]}")
 
     def _run(self, tasks: Sequence[Task], directory: DataDirectory, buckets: int) -> list[TaskOutput]:
@@ -405,10 +406,8 @@ class TableWriter:
         )
 
     def _add_columns(self, unknown: Sequence[pa.DataType]) -> None:
-        reserved = reserved_names(record_schema(self.state))
-        columns = pa.schema([column for column in self.state.schema if column.name not in reserved])
-        merged = additions(columns, unknown)
-        new = [column for column in merged if column not in columns]
+        columns = record_schema(self.state)
+        new = [column for column in extended(columns, unknown) if column not in columns]
         self.table.add_columns(new, self.state.progress)
         newest = self.table.state()
         assert newest is not None

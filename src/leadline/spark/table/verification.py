@@ -56,6 +56,7 @@ NONE = np.empty(0, np.int64)
 MIX = 0x9E37_79B9_7F4A_7C15
 MASK = (1 << 64) - 1
 ANY = Quality()
+NO_VALUES: tuple[object, ...] = (None, [], {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,18 +359,22 @@ def _comparable(column: pa.Array) -> list[object]:
 
 
 def _number(offset: Offset, names: Sequence[str], fields: Sequence[object]) -> int:
-    """Fields without a value do not count: a column may be younger than its row."""
+    """Fields without a value do not count: a column may be younger than its row.
+
+    Nor do empty arrays and objects: they give a column no type, so a row before the column has none of them.
+    """
     crc = 0
-    for name, value in zip(names, fields, strict=True):
-        if value is not None:
-            crc = crc32c(f"{name}={_text(value)!r};".encode(errors="surrogatepass"), crc)
+    for name, value in zip(names, map(_text, fields), strict=True):
+        if value not in NO_VALUES:
+            crc = crc32c(f"{name}={value!r};".encode(errors="surrogatepass"), crc)
     return ((crc | 1) * (offset + MIX)) & MASK
 
 
 def _text(value: object) -> object:
-    """Structs without the fields that have no value: a field may be younger than its row."""
+    """Structs without the fields that do not count: a field may be younger than its row."""
     if isinstance(value, dict):
-        return {name: _text(member) for name, member in sorted(value.items()) if member is not None}
+        members = {name: _text(member) for name, member in sorted(value.items())}
+        return {name: member for name, member in members.items() if member not in NO_VALUES}
     if isinstance(value, list | tuple):  # a map is a list of pairs
         return [_text(member) for member in value]
     return value

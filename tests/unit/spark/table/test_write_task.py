@@ -1,5 +1,6 @@
 """A task that writes files of a table: which files, which rows, and what it reports instead."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -7,13 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from leadline.model import TopicPartition
-from leadline.records.batch import assign
-from leadline.records.build import build
+from leadline.records.build import BatchFields, build
 from leadline.records.record import Record
 from leadline.spark.client.range_fetch import FetchOptions
 from leadline.spark.ranges import Range
 from leadline.spark.table.bucketed_files import buckets_of
 from leadline.spark.table.data_directory import DataDirectory
+from leadline.spark.table.payload import extended
 from leadline.spark.table.table import DELETED, OriginColumns
 from leadline.spark.table.write_task import TaskOutput, WriteTask, write_files
 from leadline.wire.messages import FetchRequest, FetchResponse
@@ -36,21 +37,27 @@ SCHEMA = pa.schema(
 
 
 class TopicOfDocuments:
-    """A record a day, with these values."""
+    """A record a day, with these values. A fetch returns one batch of `batch_records`."""
 
-    def __init__(self, *values: bytes | None, error_code: int = 0) -> None:
-        self.until, self.error_code = len(values), error_code
-        self.data = build([Record(n, n * DAY_MS, b"k%d" % (n % 2), value, ()) for n, value in enumerate(values)])
-        assign(self.data, 0, 0, 0)
+    def __init__(self, *values: bytes | None, error_code: int = 0, batch_records: int = 100) -> None:
+        self.until, self.error_code, self.batch_records = len(values), error_code, batch_records
+        self.batches = [
+            self._batch(first, values[first : first + batch_records]) for first in range(0, len(values), batch_records)
+        ]
         self.brokers = ScriptedBrokers({TP.topic: 1}, {FetchRequest: self._fetch})
 
-    def _fetch(self, _: FetchRequest) -> FetchResponse:
+    def _batch(self, first: int, values: Sequence[bytes | None]) -> bytearray:
+        records = [Record(n, n * DAY_MS, b"k%d" % (n % 2), value) for n, value in enumerate(values, first)]
+        return build(records, BatchFields(base_offset=first))
+
+    def _fetch(self, request: FetchRequest) -> FetchResponse:
+        first = request.topics[0].partitions[0].fetch_offset
         part = FetchResponse.PartitionData(
             partition_index=0,
             error_code=self.error_code,
             high_watermark=self.until,
             last_stable_offset=self.until,
-            records=memoryview(self.data),
+            records=memoryview(self.batches[first // self.batch_records]) if first < self.until else memoryview(b""),
         )
         return FetchResponse(responses=[FetchResponse.FetchableTopicResponse(topic=TP.topic, partitions=[part])])
 
@@ -97,13 +104,100 @@ def test_bad_records_go_to_the_dead_letters(monkeypatch: pytest.MonkeyPatch, tmp
     assert output.records == 3
 
 
-def test_a_field_without_a_column_is_reported_and_nothing_is_handed_over(
+def stored(output: TaskOutput, directory: Path) -> list[dict[str, object]]:
+    """The fields of the rows that a task hands over."""
+    tables = [pq.read_table(directory / "table" / file.path, partitioning=None) for file in output.files]
+    rows = [row for table in tables for row in table.to_pylist()]
+    return [{name: value for name, value in row.items() if not name.startswith("kafka_")} for row in rows]
+
+
+def test_a_field_without_a_column_is_written_and_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    values = [b'{"n": 1}', b'{"n": 2, "name": "x"}', b'{"n": 3, "name": "y", "at": {"x": 1}}', b'{"at": {"y": 2}}']
+    output = TopicOfDocuments(*values, batch_records=1).write(monkeypatch, tmp_path)
+    at = pa.struct([("x", pa.int64()), ("y", pa.int64())])
+    assert output.lacks_columns
+    assert output.unknown == pa.struct([("name", pa.string()), ("at", at)])
+    assert output.is_kept(SCHEMA, extended(SCHEMA, [output.unknown]))
+    assert stored(output, tmp_path) == [
+        {"n": 1},
+        {"n": 2, "name": "x"},
+        {"n": 3, "name": "y", "at": {"x": 1}},
+        {"n": None, "name": None, "at": {"x": None, "y": 2}},
+    ]
+
+
+def test_rows_of_one_day_are_in_files_of_the_columns_that_were_known(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    output = TopicOfDocuments(b'{"n": 1}', b'{"n": 2, "name": "x"}').write(monkeypatch, tmp_path)
-    assert output.lacks_columns
-    assert [field.name for field in output.unknown] == ["name"]
+    monkeypatch.setattr(f"{__name__}.DAY_MS", 1)
+    values = [b'{"n": 1}', b'{"n": 2}', b'{"n": 3, "name": "x"}', b'{"n": 4, "name": "y"}']
+    output = TopicOfDocuments(*values, batch_records=2).write(monkeypatch, tmp_path)
+    assert [(file.rows, file.lowest["kafka_offset"], file.highest["kafka_offset"]) for file in output.files] == [
+        (2, 0, 1),
+        (2, 2, 3),
+    ]
+    assert [row["n"] for row in stored(output, tmp_path)] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ((b'{"x": 1}', b'{"x": 1.5}'), pa.float64()),  # whole numbers and others, in any order
+        ((b'{"x": 1}', b'{"x": 1.5, "y": 1}'), pa.float64()),
+        ((b'{"x": [1]}', b'{"x": [1.5]}'), pa.list_(pa.float64())),
+        ((b'{"x": []}', b'{"x": ["a"]}'), pa.list_(pa.string())),  # the first row would lack its empty array
+        ((b'{"x": {}}', b'{"x": {"a": 1}}'), pa.struct([("a", pa.int64())])),
+    ],
+)
+def test_a_task_whose_first_rows_would_differ_hands_nothing_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, values: tuple[bytes, ...], kind: pa.DataType
+) -> None:
+    output = TopicOfDocuments(*values, b'{"z": true}', batch_records=1).write(monkeypatch, tmp_path)
+    types = {field.name: field.type for field in output.unknown}
+    assert (types["x"], types["z"]) == (kind, pa.bool_())
     assert (output.files, output.dead) == ([], [])
+    assert not output.is_kept(SCHEMA, extended(SCHEMA, [output.unknown]))
+
+
+def test_of_contradicting_types_in_two_fetches_the_first_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    values = [b'{"x": "text"}', b'{"x": 1}', b'{"x": "more"}']
+    output = TopicOfDocuments(*values, batch_records=1).write(monkeypatch, tmp_path)
+    assert output.unknown == pa.struct([("x", pa.string())])
+    assert [row["x"] for row in stored(output, tmp_path)] == ["text", "more"]
+    (dead,) = output.dead
+    assert pq.read_table(tmp_path / "dead" / dead.path)["offset"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("value", "more", "is_kept"),
+    [
+        (b'{"x": 1}', pa.struct([("y", pa.string())]), True),
+        (b'{"x": {"a": 1}}', pa.struct([("x", pa.struct([("b", pa.int64())]))]), True),
+        (b'{"x": 1}', pa.struct([("x", pa.float64())]), False),
+        (b'{"x": 1, "y": []}', pa.struct([("z", pa.string())]), True),
+        (b'{"x": 1, "y": []}', pa.struct([("y", pa.list_(pa.string()))]), False),
+        (b'{"n": 1, "y": []}', pa.struct([("y", pa.list_(pa.string()))]), False),
+        (b'{"n": 1, "y": null}', pa.struct([("y", pa.string())]), True),
+    ],
+)
+def test_what_a_task_wrote_counts_unless_other_tasks_change_its_columns(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, value: bytes, more: pa.DataType, is_kept: bool
+) -> None:
+    output = TopicOfDocuments(value).write(monkeypatch, tmp_path)
+    assert output.is_kept(SCHEMA, extended(SCHEMA, [more, output.unknown])) == is_kept
+
+
+def test_a_field_without_a_column_is_staged_for_a_merge_and_reported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    values = [b'{"n": 1}', b'{"n": 2}', b'{"n": 3, "name": "x"}']
+    output = TopicOfDocuments(*values, batch_records=1).write(monkeypatch, tmp_path, buckets=1)
+    assert output.unknown == pa.struct([("name", pa.string())])
+    assert output.is_kept(SCHEMA, extended(SCHEMA, [output.unknown]))
+    tables = [pq.read_table(tmp_path / "table" / path, partitioning=None) for path in output.staged.paths]
+    staged = pa.concat_tables(tables, promote_options="permissive").sort_by("n")
+    assert staged["name"].to_pylist() == [None, None, "x"]
+    assert staged[DELETED].to_pylist() == [False, False, False]
 
 
 def test_rows_that_are_to_be_merged_are_staged_by_key_and_mark_tombstones(
