@@ -88,6 +88,7 @@ CALLED_BY_OTHERS = {
     "leadline.runtime.event_loop": "asyncio calls what the loop overrides",
     "leadline.simulation.virtual_loop": "asyncio calls what the loop overrides",
     "leadline.spark.topics.source": "Spark calls the methods of a data source",
+    "leadline.spark.topics.stream_source": "Spark calls the methods of a data source",
     "leadline.testing.broker_network": "tests of users call it: its methods are in docs/TESTING.md",
     "leadline.testing.pytest_plugin": "pytest calls the hooks of a plugin",
 }

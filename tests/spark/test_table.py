@@ -435,6 +435,8 @@ def test_dead_letters_that_fit_by_now_become_rows_once(made: Made, mode: str, mo
     assert sorted(row["id"] for row in pipeline.rows()) == [1, 2]  # type: ignore[type-var]
     assert pipeline.dead_letters() == []
     pipeline.check(2)
+    DeltaTable(pipeline.path).update({"id": "id + 10"}, predicate="id = 2")
+    assert sum(verdict.different for verdict in pipeline.verdicts()) == 1
 
 
 def _fail(*_: object) -> None:

@@ -10,7 +10,8 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from leadline.spark.topics.options import read_options
-from leadline.spark.topics.source import BatchReader, StreamReader
+from leadline.spark.topics.source import BatchReader
+from leadline.spark.topics.stream_source import StreamReader
 from tests.support.broker import RunningBroker
 from tests.support.topics import create_topic
 

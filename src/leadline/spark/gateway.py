@@ -28,8 +28,7 @@ from typing import IO, Any
 
 from py4j.clientserver import ClientServerConnection  # type: ignore[import-untyped]
 from py4j.java_gateway import JavaGateway  # type: ignore[import-untyped]
-from pyspark import SparkConf
-from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
+from pyspark import SparkConf, accumulators
 from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 
@@ -52,7 +51,7 @@ def java_gateway(conf: SparkConf, log: IO[bytes]) -> Iterator[JavaGateway]:
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # py4j logs the errors that it raises, with tracebacks
     logging.getLogger().addFilter(_is_not_of_py4j)
     ClientServerConnection.send_command = _send_command
-    for server in (AccumulatorTCPServer, AccumulatorUnixServer):
+    for server in _accumulator_servers():
         server.handle_error = _report_unless_java_ended  # type: ignore[assignment, method-assign]
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         yield launch_gateway()  # type: ignore[no-untyped-call]
@@ -83,6 +82,12 @@ def _send_command(connection: ClientServerConnection, command: str) -> str:
         connection.close()
         raise
     return answer
+
+
+def _accumulator_servers() -> list[type[BaseServer]]:
+    """Their names and their number depend on the version of Spark."""
+    kinds = [kind for kind in vars(accumulators).values() if isinstance(kind, type)]
+    return [kind for kind in kinds if issubclass(kind, BaseServer)]
 
 
 def _report_unless_java_ended(server: BaseServer, request: Any, client_address: Any) -> None:

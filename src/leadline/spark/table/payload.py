@@ -128,8 +128,8 @@ def extended(schema: pa.Schema, unknown: Iterable[pa.DataType]) -> pa.Schema:
     reserved = reserved_names(schema)
     columns = additions(pa.schema([column for column in schema if column.name not in reserved]), unknown)
     types = {column.name: column for column in columns}
-    known = [types.pop(column.name, column) for column in schema]
-    return pa.schema([*known, *types.values()], metadata=schema.metadata)
+    columns_before = [types.pop(column.name, column) for column in schema]
+    return pa.schema([*columns_before, *types.values()], metadata=schema.metadata)
 
 
 def _row(batch: pa.RecordBatch, partition: int, columns: Sequence[pa.Array], fields: pa.Schema) -> pa.RecordBatch:

@@ -26,8 +26,7 @@ from typing import BinaryIO
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType, TimestampType
 
 from leadline.spark.batches.encode import BatchEncoder, EncodedBatch, RecordColumns
@@ -48,7 +47,6 @@ TYPES: dict[str, tuple[type[DataType], ...]] = {
     "timestamp": (TimestampType,),
 }
 MOST_OPEN = 100  # staged files that are open at a time
-QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"  # local properties of a stream's tasks
 
 
 @dataclass
@@ -207,36 +205,6 @@ class BatchWriter(DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         self.staging.clear()
-
-
-class StreamWriter(DataSourceStreamArrowWriter):
-    def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        check_columns(schema, options)
-        self.options = options
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskStaged:
-        context = TaskContext.get()
-        assert context is not None
-        query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
-        assert query is not None, "Spark sets the query id in the tasks of a stream"
-        return stage(iterator, self.options, Staging.of(self.options.staging, f"{query}-{batch}"), query)
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        lefts = [message for message in messages if isinstance(message, TaskStaged)]
-        if any(left.staged.pieces for left in lefts):
-            assert lefts[0].query is not None
-            note = BatchNote(lefts[0].query, batchId)
-            name = self.options.transactional_id or note.group
-            with ClusterClient(self.options.client) as cluster:
-                write_once(cluster, ClientTransaction(cluster, name, self.options.transaction_timeout_ms), lefts, note)
-        self._clear(lefts)
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        self._clear([message for message in messages if isinstance(message, TaskStaged)])
-
-    def _clear(self, lefts: Sequence[TaskStaged]) -> None:
-        for staging in {left.staging for left in lefts}:
-            staging.clear()
 
 
 @dataclass(frozen=True, slots=True)
