@@ -7,6 +7,7 @@ Pure: types in, types out.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache, partial, reduce
 from typing import Any
 
@@ -127,15 +128,41 @@ def storable(kind: pa.DataType) -> pa.DataType | None:
     return kind
 
 
-def has_empty(kind: pa.DataType) -> bool:
-    """Whether the type is of arrays without elements or objects without fields: `storable` omits them."""
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What rows lack of their records, as no type follows from it. A column that changes later may concern it."""
+
+    nulls: frozenset[str] = frozenset()  # fields that are always null: they fit any type, but not another spelling
+    empties: frozenset[str] = frozenset()  # fields with empty arrays or objects, or with objects whose fields are null
+
+    @classmethod
+    def of(cls, record_type: pa.DataType) -> "LeftOut":
+        nulls = frozenset(field.name for field in record_type if pa.types.is_null(field.type))
+        return cls(nulls, frozenset(field.name for field in record_type if _has_null(field.type)) - nulls)
+
+    def __or__(self, other: "LeftOut") -> "LeftOut":
+        return LeftOut(self.nulls | other.nulls, self.empties | other.empties)
+
+    def is_concerned(self, columns: Iterable[str]) -> bool:
+        """Whether a task with these new or changed columns from the start could have made other rows."""
+        empties = {name.lower() for name in self.empties}
+        return any(
+            column.lower() in empties or any(name != column and name.lower() == column.lower() for name in self.nulls)
+            for column in columns
+        )
+
+
+NOTHING_LEFT_OUT = LeftOut()
+
+
+def _has_null(kind: pa.DataType) -> bool:
     if pa.types.is_list(kind):
-        return pa.types.is_null(kind.value_type) or has_empty(kind.value_type)
+        return _has_null(kind.value_type)
     if pa.types.is_map(kind):
-        return pa.types.is_null(kind.item_type) or has_empty(kind.item_type)
+        return _has_null(kind.item_type)
     if pa.types.is_struct(kind):
-        return not kind.num_fields or any(has_empty(field.type) for field in kind)
-    return False
+        return not kind.num_fields or any(_has_null(field.type) for field in kind)
+    return bool(pa.types.is_null(kind))
 
 
 def includes(column: pa.DataType, part: pa.DataType) -> bool:

@@ -25,9 +25,10 @@ from leadline.spark.batches.decode import HEADERS, SPARK_SCHEMA_WITH_HEADERS, sp
 from leadline.spark.table.change_events import OP, TRUNCATE, canonical_key, deletes, row_change
 from leadline.spark.table.evolution import (
     NOTHING,
+    NOTHING_LEFT_OUT,
     Conflict,
+    LeftOut,
     additions,
-    has_empty,
     inferred,
     merged,
     signature,
@@ -79,7 +80,7 @@ class ShapedRecords:
     deleted: pa.Array  # whether a row is a tombstone
     bad: pa.RecordBatch | None = None  # with a column for the cause
     unknown: pa.DataType = NOTHING  # fields without a column, as a struct; if there are any, the rows are unusable
-    left_out: frozenset[str] = frozenset()  # columns, if their type does not hold an empty array or object of a record
+    left_out: LeftOut = NOTHING_LEFT_OUT
 
     def with_bad(self, more: pa.RecordBatch, topic: str, partition: int, causes: Sequence[str]) -> "ShapedRecords":
         """Adds decoded records that are bad, each with its cause."""
@@ -161,16 +162,14 @@ def _one_by_one(
         except Conflict as error:
             results.append(error)
     unknown = _beyond(columns_type, checks.merged_type)
-    left_out = frozenset(field.name for field in checks.merged_type if has_empty(field.type))
     columns = _columns(results, columns_type)
     conflicts = [result for result in results if isinstance(result, Conflict)]
     causes = [conflict.without_values if hides_values else str(conflict) for conflict in conflicts]
     is_bad = pa.array([isinstance(result, Conflict) for result in results], pa.bool_())
     rest, bad = batch.filter(pc.invert(is_bad)), batch.filter(is_bad)
     dead = _dead(bad, topic, partition, causes) if causes else None
-    return ShapedRecords(
-        _row(rest, partition, columns, fields), rest.column("value").is_null(), dead, unknown, left_out
-    )
+    shaped = _row(rest, partition, columns, fields)
+    return ShapedRecords(shaped, rest.column("value").is_null(), dead, unknown, LeftOut.of(checks.merged_type))
 
 
 def _columns(results: "list[dict[str, object] | Conflict]", columns_type: pa.DataType) -> list[pa.Array]:

@@ -7,7 +7,7 @@ Records are read once, also those of a new table: a task adds the columns that t
 and reports them. The driver adds them to the table before it commits the files. A task must run again if what it wrote
 is not what a task with all columns from the start would have written:
     a column gets another type on the way: whole numbers, and later others
-    a column gets a type after an empty array or object was left out of it
+    a column appears or gets another type, and rows before it lack an empty array or object, or spell a name otherwise
     tasks gave a column different types, and the other one stays
 """
 
@@ -28,7 +28,7 @@ from leadline.spark.positions import DataLoss
 from leadline.spark.ranges import Task
 from leadline.spark.table.bucketed_files import BucketedFiles, BucketPaths
 from leadline.spark.table.data_directory import DataDirectory
-from leadline.spark.table.evolution import NOTHING, includes
+from leadline.spark.table.evolution import NOTHING, NOTHING_LEFT_OUT, LeftOut, includes
 from leadline.spark.table.parquet_files import ParquetFiles
 from leadline.spark.table.payload import ShapedRecords, extended
 from leadline.spark.table.quality import Quality, shape_with
@@ -67,7 +67,7 @@ class TaskOutput:
     staged: BucketPaths = field(default_factory=BucketPaths)  # of rows that are to be merged
     dead: list[DataFile] = field(default_factory=list)
     unknown: pa.DataType = NOTHING  # fields that the table must get
-    left_out: frozenset[str] = frozenset()  # columns that must keep their type, or else the task must run again
+    left_out: LeftOut = NOTHING_LEFT_OUT  # of the rows: if columns concern it that others add, the task must run again
     is_written: bool = True  # False: the task must run again, after the table has got the fields
     records: int = 0
     size: int = 0  # of keys and values
@@ -86,7 +86,7 @@ class TaskOutput:
         then, now = ({column.name: column.type for column in schema} for schema in (before, after))
         then |= {column.name: column.type for column in self.unknown}
         is_included = all(column.name in now and includes(now[column.name], column.type) for column in self.unknown)
-        return is_included and all(then.get(name) == now.get(name) for name in self.left_out)
+        return is_included and not self.left_out.is_concerned(name for name in now if now[name] != then.get(name))
 
 
 def write_files(job: WriteTask, task: Task) -> TaskOutput:
@@ -137,7 +137,7 @@ class TaskColumns:
     def __init__(self, job: WriteTask) -> None:
         self._job, self._schema = job, job.schema
         self._shape = shape_with(job.quality, job.format, job.registry, by_key=job.by_key)
-        self.left_out: frozenset[str] = frozenset()
+        self.left_out = NOTHING_LEFT_OUT
         self.are_late = False  # True: rows were written without them, so that the task must run again
 
     @property
@@ -161,8 +161,7 @@ class TaskColumns:
 
     def _add(self, unknown: pa.DataType) -> None:
         before, self._schema = self._schema, extended(self._schema, [unknown])
-        changed = {column.name for column in self._schema if column not in before}
-        self.are_late |= not self.left_out.isdisjoint(changed)
+        self.are_late |= self.left_out.is_concerned(column.name for column in self._schema if column not in before)
 
     def _widen(self, bad: pa.RecordBatch, tp: TopicPartition) -> None:
         """Records do not fit a column that only the task has, as with whole numbers before others."""

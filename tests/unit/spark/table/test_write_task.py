@@ -1,11 +1,14 @@
 """A task that writes files of a table: which files, which rows, and what it reports instead."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from leadline.model import TopicPartition
 from leadline.records.build import BatchFields, build
@@ -14,10 +17,12 @@ from leadline.spark.client.range_fetch import FetchOptions
 from leadline.spark.ranges import Range
 from leadline.spark.table.bucketed_files import buckets_of
 from leadline.spark.table.data_directory import DataDirectory
-from leadline.spark.table.payload import extended
+from leadline.spark.table.evolution import NOTHING
+from leadline.spark.table.payload import ShapedRecords, extended
 from leadline.spark.table.table import DELETED, OriginColumns
-from leadline.spark.table.write_task import TaskOutput, WriteTask, write_files
+from leadline.spark.table.write_task import TaskColumns, TaskOutput, WriteTask, write_files
 from leadline.wire.messages import FetchRequest, FetchResponse
+from tests.support.decoded import decoded
 from tests.support.scripted_brokers import ScriptedBrokers
 
 TP = TopicPartition("orders", 0)
@@ -77,6 +82,54 @@ class TopicOfDocuments:
             buckets=buckets,
         )
         return write_files(job, (Range(TP, 0, self.until),))
+
+
+def task_columns(schema: pa.Schema) -> TaskColumns:
+    place = DataDirectory("unused")
+    return TaskColumns(WriteTask({}, FetchOptions(), "json", "", COLUMNS, schema, place, place, "none", None))
+
+
+SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([0.5, 2.0]) | st.sampled_from(["", "a"])
+MEMBERS = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+    max_leaves=4,
+)
+OBJECTS = st.dictionaries(st.sampled_from(["n", "x", "y", "X", "_pos"]), MEMBERS, max_size=3)
+
+
+def without_nulls(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: without_nulls(member) for name, member in value.items() if member is not None}
+    return [without_nulls(member) for member in value] if isinstance(value, list) else value
+
+
+def content(shaped: ShapedRecords) -> tuple[list[object], list[object]]:
+    """Rows, and the offsets of bad records."""
+    bad = [] if shaped.bad is None else shaped.bad.column("offset").to_pylist()
+    return [without_nulls(row) for row in shaped.rows.to_pylist()], bad
+
+
+@given(st.lists(st.lists(OBJECTS, min_size=1, max_size=3), min_size=1, max_size=4))
+@example([[{"x": []}], [{"x": "a"}]])
+@example([[{"x": {"a": []}}], [{"x": {"a": {"b": 1}}}]])
+@example([[{"x": [1]}], [{"y": 1, "x": [0.5]}]])
+@example([[{"x": None}], [{"X": 1}]])
+@example([[{"x": {"a": None}}], [{"x": {"A": 1}}]])
+def test_one_pass_writes_what_a_task_with_all_columns_writes(fetches: list[list[dict[str, object]]]) -> None:
+    batches, first = [], 0
+    for documents in fetches:
+        values = [json.dumps(document).encode() for document in documents]
+        batches.append(decoded(*values, first=first))
+        first += len(values)
+    columns = task_columns(SCHEMA)
+    written = [columns.shape(batch, TP) for batch in batches]
+    again = task_columns(extended(SCHEMA, [columns.unknown]))
+    complete = [again.shape(batch, TP) for batch in batches]
+    assert not again.are_late
+    assert again.unknown == NOTHING
+    if not columns.are_late:
+        assert [content(shaped) for shaped in written if shaped] == [content(shaped) for shaped in complete if shaped]
 
 
 def files_in(directory: Path) -> list[Path]:
