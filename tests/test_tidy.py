@@ -96,6 +96,8 @@ CALLED_BY_OTHERS = {
 # These say how somebody came by a thing. A name says what the thing is: `response`, `partition`, `expected`.
 VAGUE_NAMES = set("asked each found given known said seen told wanted".split())
 
+MOST_PARAMETERS = 6  # of a constructor, beside self
+
 # The comparisons that may stand in one chain: those of an interval, and equality.
 CHAINS: list[set[type[ast.cmpop]]] = [{ast.Lt, ast.LtE, ast.Eq}, {ast.Gt, ast.GtE, ast.Eq}, {ast.Is}]
 
@@ -306,6 +308,18 @@ def names_taken_twice(modules: Iterable[Module]) -> list[str]:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(module.where)
     return [f"class {name}: {', '.join(where)}" for name, where in sorted(places.items()) if len(where) > 1]
+
+
+def long_constructors(modules: Iterable[Module]) -> list[str]:
+    """Constructors with more parameters than a reader keeps apart: what belongs together becomes one value."""
+    complaints = []
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+                names = [it.arg for it in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)][1:]
+                if len(names) > MOST_PARAMETERS:
+                    complaints.append(f"{module.where}:{node.lineno}: a constructor of {', '.join(names)}")
+    return complaints
 
 
 def bound_names(module: Module) -> Iterator[tuple[int, str]]:
@@ -521,6 +535,10 @@ def test_a_public_class_name_exists_once() -> None:
     assert_none(names_taken_twice(SOURCE))
 
 
+def test_a_constructor_has_few_parameters() -> None:
+    assert_none(long_constructors(SOURCE))
+
+
 def test_names_say_what_a_thing_is() -> None:
     assert_none(vague_names(SOURCE + TESTS))
 
@@ -699,6 +717,15 @@ def test_the_check_of_the_loops_clock(name: str, source: str, allowed: bool) -> 
 def test_the_check_of_class_names() -> None:
     modules = [parse("leadline.a", "class Log: ..."), parse("leadline.b", "class Log: ...\nclass _Log: ...")]
     assert names_taken_twice(modules) == ["class Log: leadline.a, leadline.b"]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "allowed"),
+    [("self, a, b, c, d, e, f", True), ("self, a, b, c, d, e, f, g", False), ("self, a, b, c, *, d, e, f, g", False)],
+)
+def test_the_check_of_constructors(parameters: str, allowed: bool) -> None:
+    source = f"class A:\n    def __init__({parameters}): ...\n    def m(self, a, b, c, d, e, f, g): ..."
+    assert (not long_constructors([parse("leadline.a", source)])) == allowed
 
 
 @pytest.mark.parametrize(

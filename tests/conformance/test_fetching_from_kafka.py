@@ -13,7 +13,7 @@ from leadline.config.topic import LogConfig
 from leadline.log.log_dirs import LogDirs
 from leadline.model import TopicPartition
 from leadline.replication.partition import LeaderAndIsr
-from leadline.replication.replicas import Replicas
+from leadline.replication.replicas import OtherBrokers, Replicas
 from leadline.runtime.network import TcpNetwork
 from leadline.runtime.ports import SystemChance, SystemTime
 from leadline.wire.messages import (
@@ -91,9 +91,8 @@ def test_our_copy_is_kafkas_log(kafka: Side, tmp_path: Path) -> None:
         settings = live_settings({"log.dirs": str(tmp_path / "ours"), "replica.fetch.backoff.ms": "50"})
         dirs = LogDirs(settings, SystemTime(), SystemChance(), Unsynced(), lambda _: config)
         await dirs.open()
-        replicas = Replicas(
-            dirs, US, settings, lambda _: TcpBrokerClient(kafka.host, kafka.port, "broker-2", TcpNetwork())
-        )
+        brokers = OtherBrokers(lambda _: TcpBrokerClient((kafka.host, kafka.port), "broker-2", TcpNetwork()))
+        replicas = Replicas(dirs, US, settings, brokers)
 
         def holds(*counts: int) -> bool:
             return [dirs.logs[tp].high_watermark for tp in tps] == list(counts)

@@ -17,7 +17,7 @@ from leadline.api.authorization import OWN_REQUEST
 from leadline.api.context import ClientConnection, Context, Services
 from leadline.api.fast.produce_templates import ProduceTemplates
 from leadline.api.fetch_sessions import Sessions
-from leadline.api.request_meter import NetworkMeter
+from leadline.api.request_meter import ClientMeter
 from leadline.broker.connection import Connection
 from leadline.broker.net import Net
 from leadline.broker.reply_queue import PendingReply
@@ -32,7 +32,7 @@ from leadline.log.segment import FileSlice
 from leadline.model import BrokerId, Buffer, Offset, TopicPartition
 from leadline.replication.hosted_partition import HostedPartition
 from leadline.replication.partition import LeaderAndIsr, Proposal
-from leadline.replication.replicas import Replicas
+from leadline.replication.replicas import OtherBrokers, Replicas
 from leadline.runtime.network import TcpNetwork
 from leadline.runtime.ports import Files, SystemTime
 from leadline.wire.classes import Message
@@ -64,7 +64,7 @@ class NoSocket:
 
     def __init__(self) -> None:
         self.client = ClientConnection("localhost", "PLAINTEXT")
-        self.network_meter: NetworkMeter | None = None
+        self.client_meter: ClientMeter | None = None
 
     def mute(self, throttle_ms: int) -> None:
         """Nobody reads from it."""
@@ -79,7 +79,7 @@ class Node:
         clock, live = SystemTime(), live_settings({**log_dirs, **brokers.settings})
         topic_config = LogConfig.parse(brokers.topic)
         self.dirs = LogDirs(live, clock, SeededChance(id), brokers.files_of(id), lambda _: topic_config)
-        self.replicas = Replicas(self.dirs, id, live, self._connect, self._alter)
+        self.replicas = Replicas(self.dirs, id, live, OtherBrokers(self._connect, self._alter))
         metadata = MetadataCache(BrokerInfo(id, {}), "cluster")
         metadata.topics[TP.topic] = metadata.by_id[TOPIC_ID] = CachedTopic(TP.topic, TOPIC_ID)
         metadata.brokers = {broker: BrokerInfo(broker, {}, f"rack{broker}") for broker in brokers.ids}
@@ -150,7 +150,7 @@ class Node:
     def _connect(self, leader: BrokerId) -> LeaderClient:
         other = self.brokers.nodes.get(leader)
         if self.brokers.sockets and other is not None:
-            return TcpBrokerClient("127.0.0.1", other.port, f"broker-{self.id}", TcpNetwork())
+            return TcpBrokerClient(("127.0.0.1", other.port), f"broker-{self.id}", TcpNetwork())
         return DirectLeaderClient(self.brokers, self.id, leader)
 
     async def _alter(self, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from leadline.api.context import ClientConnection
-from leadline.api.request_meter import NetworkMeter
+from leadline.api.request_meter import ClientMeter
 from leadline.broker.broker import Broker
 from leadline.broker.connection import Connection
 from leadline.broker.ports import Ports
@@ -49,7 +49,7 @@ class InMemoryClient:
     def __init__(self, broker: Broker, client_id: str = "test") -> None:
         self.broker, self.client_id = broker, client_id
         self.client = ClientConnection("127.0.0.1", "PLAINTEXT")  # all that requests know of a connection
-        self.network_meter: NetworkMeter | None = None
+        self.client_meter: ClientMeter | None = None
         self.muted_ms: list[int] = []
 
     def mute(self, throttle_ms: int) -> None:

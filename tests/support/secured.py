@@ -95,7 +95,7 @@ class ClusterSecurity:
 
         async def exchange() -> M:
             security = PeerSecurity(listener="SECURE", tls=tls, new_login=new_login)
-            client = TcpBrokerClient("127.0.0.1", port, user, TcpNetwork(), security=security)
+            client = TcpBrokerClient(("127.0.0.1", port), user, TcpNetwork(), security=security)
             try:
                 return await client.ask(request, kind, version, ANSWER_S)
             finally:

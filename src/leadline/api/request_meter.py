@@ -41,16 +41,14 @@ class RequestMeter:
 
     def __init__(
         self,
-        quotas: ClientQuotas,
-        clock: Time,
-        client: QuotaClient,
+        client: "ClientMeter",
         api_key: int,
         request_bytes: int,
         started_s: float,
         mute: Callable[[int], None],
     ) -> None:
-        self._quotas, self._clock, self.client, self._api_key = quotas, clock, client, api_key
-        self._request_bytes, self._mute = request_bytes, mute
+        self._quotas, self._clock, self.client = client
+        self._api_key, self._request_bytes, self._mute = api_key, request_bytes, mute
         self._running_since_s: float | None = started_s  # None: it waits
         self._spent_s = 0.0  # before
         self._is_counted = api_key in EXEMPT
@@ -147,12 +145,12 @@ class TimedAnswer(Awaitable[T]):
                 run = partial(steps.throw, error)
 
 
-class NetworkMeter(NamedTuple):
-    """The time that the loop spends on the socket of a client."""
+class ClientMeter(NamedTuple):
+    """What measures one client: each of its requests has a meter, and its socket takes time as well."""
 
     quotas: ClientQuotas
     clock: Time
     client: QuotaClient
 
-    def record(self, seconds: float) -> None:
+    def record_network_time(self, seconds: float) -> None:
         record_network_time(self.quotas, self.client, int(seconds * NANOS), self.clock.now_ms())

@@ -49,6 +49,8 @@ class BoundListener:
 
 
 class Acceptor:
+    _accepted: Accepted  # there once it is started
+
     def __init__(
         self,
         network: Network,
@@ -57,11 +59,10 @@ class Acceptor:
         now: Callable[[], float],
         is_quiet: Callable[[float], bool],
         steps: StepScheduler,
-        accepted: Accepted,
     ) -> None:
         """`is_quiet`: whether no small request has come for a while."""
         self._network, self._quotas, self._rates, self._now = network, quotas, rates, now
-        self._is_quiet, self._steps, self._accepted = is_quiet, steps, accepted
+        self._is_quiet, self._steps = is_quiet, steps
         self._listeners: list[BoundListener] = []
         self._is_started = False
         self._shortage: asyncio.TimerHandle | None = None  # set while accept fails
@@ -76,8 +77,9 @@ class Acceptor:
         self._listeners.append(BoundListener(sock, name))
         return sock.address
 
-    def start(self) -> None:
-        self._is_started = True
+    def start(self, accepted: Accepted) -> None:
+        """`accepted` is called for each connection."""
+        self._accepted, self._is_started = accepted, True
         self.update()
 
     def update(self) -> None:

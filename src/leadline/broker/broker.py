@@ -66,7 +66,7 @@ from leadline.log.files import CACHE, cache_capacity, read_file
 from leadline.log.log_dirs import LogDirs
 from leadline.log.log_tasks import LogTasks
 from leadline.model import ProducerId, TopicPartition
-from leadline.replication.replicas import Replicas
+from leadline.replication.replicas import OtherBrokers, Replicas
 from leadline.runtime.deferred_completions import of_running_loop
 from leadline.runtime.ports import descriptor_limit
 from leadline.security.dynamic_passwords import DynamicPasswords
@@ -260,15 +260,8 @@ class Broker:
         self.client_configs.on_change.append(self._credentials.users.put)
         self._credentials.tokens = token_store(settings.broker, self.tree, self.clock, self.chance)
         self.peers = self._peers(brokers)
-        self.replicas = Replicas(
-            self.dirs,
-            me.id,
-            settings,
-            brokers.source,
-            brokers.alter_partition,
-            of_running_loop(),
-            self.metadata.has_partition,
-        )
+        others = OtherBrokers(brokers.source, brokers.alter_partition, self.metadata.has_partition)
+        self.replicas = Replicas(self.dirs, me.id, settings, others, of_running_loop())
         monitor = None if self.is_alone else self._monitor(brokers)
         self.controller = self._controller(identity, brokers, monitor)
         self.cluster = ClusterAdmin(self.metadata, self.configs, self.controller, self.peers, settings, self.chance)
@@ -334,10 +327,8 @@ class Broker:
 
     async def _load(self) -> None:
         """Settings, then logs. A single node then makes its tree agree with its log directories."""
-        changes = Reconfiguration(
-            self.settings, self.configs, self.dirs, self.net, self.replicas.throttles, self.securities,
-            self.ports.network,
-        )  # fmt: skip
+        throttles = self.replicas.throttles
+        changes = Reconfiguration(self.settings, self.configs, self.dirs, self.net, throttles, self.securities)
         await changes.start(self.tree, self.log_tasks, self.controller)
         await self.dirs.load()
         if self.is_alone:

@@ -23,7 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadline.api.context import ClientConnection
-from leadline.api.request_meter import NetworkMeter
+from leadline.api.request_meter import ClientMeter
 from leadline.broker.connection_state import (
     RECEIVE_MAY_FOLLOW,
     CloseConnection,
@@ -79,7 +79,7 @@ class Connection:
         self._sender = Sender(sock, net.scheduler, net.now, net.readahead.request)
         self._recv_into = sock.recv_into
         self._unmuting: asyncio.TimerHandle | None = None  # set while it is muted
-        self.network_meter: NetworkMeter | None = None  # of the client that requests come from, if there are quotas
+        self.client_meter: ClientMeter | None = None  # of the client that requests come from, if there are quotas
 
     def __repr__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -206,7 +206,7 @@ class Connection:
     def _read_more(self) -> bool:
         """False if the peer has closed the connection."""
         with self._reader.room() as room:
-            if self.network_meter is None:
+            if self.client_meter is None:
                 count = self._recv_into(room)
             else:
                 count = self._timed(partial(self._recv_into, room))
@@ -320,7 +320,7 @@ class Connection:
         sender = self._sender
         if sender.state is _READY:
             try:
-                if self.network_meter is None:
+                if self.client_meter is None:
                     sender.flush()
                 else:
                     self._timed(sender.flush)
@@ -345,14 +345,14 @@ class Connection:
 
     def _timed(self, work: Callable[[], T]) -> T:
         """Work on the socket, which counts towards the quota of the client."""
-        meter = self.network_meter
+        meter = self.client_meter
         if meter is None:
             return work()
         began_s = self.net.now()
         try:
             return work()
         finally:
-            meter.record(self.net.now() - began_s)
+            meter.record_network_time(self.net.now() - began_s)
 
     def _await_sender(self, before: SendState) -> None:
         """See to what the sender waits for by now."""

@@ -67,7 +67,7 @@ class InterBroker:
         setup_ms = config.socket_connection_setup_timeout_ms, config.socket_connection_setup_timeout_max_ms
         setup_s = setup_ms[0] / 1000, setup_ms[1] / 1000
         security = self._securities.get(listener)
-        return TcpBrokerClient(*endpoint, str(self._me), self._network, lost, setup_s, security)
+        return TcpBrokerClient(endpoint, str(self._me), self._network, lost, setup_s, security)
 
     def source(self, id: BrokerId) -> LeaderClient:
         """A leader to fetch from. PeerLost if the metadata do not name it, or it is silent."""

@@ -40,7 +40,7 @@ class Net:
         logins: Logins,
         rates: ConnectionRates,
     ) -> None:
-        self.limits, self.now, self.logins, self.rates = limits, now, logins, rates
+        self.limits, self.network, self.now, self.logins, self.rates = limits, network, now, logins, rates
         self._limit_rates()
         self.connections: OrderedSet[Connection] = OrderedSet()
         self.memory = FrameMemory(asyncio.get_running_loop().call_soon)
@@ -48,9 +48,7 @@ class Net:
         self.scheduler = StepScheduler(asyncio.get_running_loop())
         self.readahead = Readahead()
         self._quotas = ConnectionQuotas(limits)
-        self._acceptor = Acceptor(
-            network, self._quotas, rates, now, self.scheduler.is_quiet, logins.steps, self._accepted
-        )
+        self._acceptor = Acceptor(network, self._quotas, rates, now, self.scheduler.is_quiet, logins.steps)
         self._refused = ClosingSockets(MAX_REFUSED)  # connections that came too fast
         self.lingering = LingeringSockets(self.memory.scratch, self.logins.steps)  # peers still read why they ended
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -66,7 +64,7 @@ class Net:
         """`completions`: the work that is deferred until the requests of one read are served."""
         self.serve = serve
         self.completions = completions or DeferredCompletions()
-        self._acceptor.start()
+        self._acceptor.start(self._accepted)
         self._schedule_idle_check()
 
     def reconfigure(self, limits: ConnectionLimits) -> None:

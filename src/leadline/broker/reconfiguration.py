@@ -70,10 +70,9 @@ class Reconfiguration:
         net: Net,
         throttles: Throttles,
         securities: ListenerSecurities,
-        network: Network,
     ) -> None:
         self._settings, self._configs, self._dirs = settings, configs, dirs
-        self._net, self._throttles, self._securities, self._network = net, throttles, securities, network
+        self._net, self._throttles, self._securities = net, throttles, securities
         self._changing = asyncio.Lock()  # the later of two changes holds, whatever the lookup of a host takes
         self._without_effect: set[str] = set()  # settings that the cluster holds, each with the reason
 
@@ -106,7 +105,7 @@ class Reconfiguration:
         changed = broker_settings(merged, layers.stored)
         self._report({text for text in changed.ignored if text.split(" ")[0] in layers.stored})
         check_listeners(self._settings.current, changed)
-        per_address = await connections_per_address(changed.broker, self._network)
+        per_address = await connections_per_address(changed.broker, self._net.network)
         limits, stores = limits_of(changed, per_address), self._securities.changed_stores(changed)
         self._settings.replace(changed)
         self._securities.use(stores)

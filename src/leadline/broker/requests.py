@@ -15,7 +15,7 @@ from typing import Any
 
 from leadline.api import TABLE, Answer, Entry, Reply, Serve
 from leadline.api.context import Context, LongResponse, Services
-from leadline.api.request_meter import NetworkMeter, RequestMeter, TimedAnswer
+from leadline.api.request_meter import ClientMeter, RequestMeter, TimedAnswer
 from leadline.api.request_metrics import OF_FOLLOWER, RequestKind, RequestMetrics, WaitTimes
 from leadline.broker.connection import LARGE_BYTES, Connection
 from leadline.broker.connection_state import CloseConnection
@@ -169,10 +169,10 @@ class Requests:
         self, key: int, client_id: str | None, connection: Connection, frame: memoryview, started_s: float
     ) -> RequestMeter:
         client, clock = QuotaClient(connection.client.principal.name, client_id), self.services.clock
-        if connection.network_meter is None or connection.network_meter.client != client:
-            connection.network_meter = NetworkMeter(self._quotas, clock, client)
-        mute = partial(self._mute, connection, key)
-        return RequestMeter(self._quotas, clock, client, key, len(frame), started_s, mute)
+        meter = connection.client_meter
+        if meter is None or meter.client != client:
+            meter = connection.client_meter = ClientMeter(self._quotas, clock, client)
+        return RequestMeter(meter, key, len(frame), started_s, partial(self._mute, connection, key))
 
     def _mute(self, connection: Connection, key: int, throttle_ms: int) -> None:
         self.metrics.throttled(key, throttle_ms)

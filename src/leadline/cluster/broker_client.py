@@ -113,15 +113,14 @@ class TcpBrokerClient:
 
     def __init__(
         self,
-        host: str,
-        port: int,
+        address: tuple[str, int],
         client_id: str,
         network: Network,
         lost: Callable[[], None] = lambda: None,
         setup_timeout_s: tuple[float, float] = (10.0, 30.0),
         security: PeerSecurity | None = None,
     ) -> None:
-        self.host, self.port, self.client_id, self._lost = host, port, client_id, lost
+        (self.host, self.port), self.client_id, self._lost = address, client_id, lost
         self.network, self._security = network, security
         self._setup_timeout_s = setup_timeout_s  # for the first attempt to connect, and for later ones
         self._timed_out = 0  # attempts in a row

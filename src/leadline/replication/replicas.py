@@ -10,6 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
+from typing import NamedTuple
 
 from leadline.cluster.broker_client import LeaderClient, PeerLost
 from leadline.config.live_settings import LiveSettings
@@ -47,33 +48,40 @@ log = logging.getLogger(__name__)
 LAST_FLUSH_S, FLUSH_CHECK_S = 30.0, 0.005  # at a stop: how long flushes may take, and how often they are checked
 
 
-class Replicas:
-    """`connect`: a client of another broker. `alter`: sends AlterPartition to the controller."""
+def _nowhere(broker: BrokerId) -> LeaderClient:
+    raise PeerLost(f"there is no way to broker {broker}")
 
+
+class OtherBrokers(NamedTuple):
+    """How replicas reach the other brokers. By default there are none."""
+
+    connect: Callable[[BrokerId], LeaderClient] = _nowhere
+    alter: SendAlterPartition = no_controller  # sends AlterPartition to the controller
+    exists: Callable[[TopicPartition], bool] = lambda _: False  # a partition, on any broker that this one knows of
+
+
+class Replicas:
     def __init__(
         self,
         dirs: LogDirs,
         me: BrokerId,
         settings: LiveSettings,
-        connect: Callable[[BrokerId], LeaderClient] | None = None,
-        alter: SendAlterPartition = no_controller,
+        brokers: OtherBrokers = OtherBrokers(),  # noqa: B008  it is immutable
         completions: DeferredCompletions | None = None,
-        exists: Callable[[TopicPartition], bool] = lambda _: False,
     ) -> None:
-        """`exists`: whether a partition exists on any broker, as far as this one knows."""
         pressure = WritePressure(partial(start_writeback, dirs.files, dirs.clock))
         self.context = ReplicationContext(me, dirs.clock, settings, completions or DeferredCompletions(), pressure)
-        self.me, self.dirs, self._exists = me, dirs, exists
+        self.me, self.dirs, self._exists = me, dirs, brokers.exists
         self.completions, self.pressure = self.context.completions, self.context.pressure
         self.throttles = self.context.throttles
         self.hosted: dict[TopicPartition, HostedPartition] = {}
         self.on_lead: list[Callable[[TopicPartition, HostedPartition], None]] = []  # leadership of a partition begins
         self.on_drop: list[Callable[[TopicPartition], None]] = []  # and ends
         self.is_leaving = False  # a controlled shutdown: this broker follows nothing that it would have to join
-        self.alterations = Alterations(me, alter, self._isr_answered)
+        self.alterations = Alterations(me, brokers.alter, self._isr_answered)
         self.moves = LogDirMoves(dirs, self.hosted, self.context, self._standstill)
         self.tasks = ReplicaTasks(self.hosted, dirs, settings)
-        self._connect = connect or _nowhere
+        self._connect = brokers.connect
         self._fetchers: dict[BrokerId, Fetcher] = {}
         self._deciding = asyncio.Lock()
         self._long_lived = LongLivedObjects()
@@ -345,7 +353,3 @@ class Replicas:
                 yield
             finally:
                 hosted.is_switching = False
-
-
-def _nowhere(broker: BrokerId) -> LeaderClient:
-    raise PeerLost(f"there is no way to broker {broker}")

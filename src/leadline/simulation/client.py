@@ -52,7 +52,7 @@ class SimulatedClient:
         channel = self._channels.get(address)
         if channel is None:
             channel = self._channels[address] = TcpBrokerClient(
-                *address, self.name, self._network, setup_timeout_s=(2.0, 4.0)
+                address, self.name, self._network, setup_timeout_s=(2.0, 4.0)
             )
         return channel
 

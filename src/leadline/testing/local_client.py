@@ -63,7 +63,7 @@ class LocalClient:
         channel = self._channels.get(address)
         if channel is None:
             channel = self._channels[address] = TcpBrokerClient(
-                *address, OWN_CLIENT, TcpNetwork(), setup_timeout_s=(2.0, 2.0)
+                address, OWN_CLIENT, TcpNetwork(), setup_timeout_s=(2.0, 2.0)
             )
         try:
             return await channel.ask(request, kind, version, REQUEST_S)

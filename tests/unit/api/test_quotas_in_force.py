@@ -332,10 +332,10 @@ def test_without_any_quota_nothing_is_measured() -> None:
         await client.send(fetch_request(), m.FetchResponse, 12)
         client.broker.services.quotas.put(QuotaEntity("alice"), {})  # a user who has a password, and no quota
         await client.produce(TP)
-        assert client.network_meter is None
+        assert client.client_meter is None
         limit(client, QuotaEntity("alice"), producer_byte_rate=1)
         await client.produce(TP)
-        assert client.network_meter is not None
+        assert client.client_meter is not None
 
     check(scenario)
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from leadline.api.request_meter import NetworkMeter, RequestMeter, TimedAnswer
+from leadline.api.request_meter import ClientMeter, RequestMeter, TimedAnswer
 from leadline.security.client_quotas import ClientQuotas, QuotaEntity, QuotaKind
 from leadline.security.throttling import QuotaClient
 from leadline.wire.messages import LeaderAndIsrResponse, MetadataResponse
@@ -20,8 +20,8 @@ class Measured:
     def __init__(self, api_key: int = METADATA, percentage: float = 10) -> None:
         self.clock, self.quotas, self.muted_ms = ManualClock(), ClientQuotas(), list[int]()
         self.quotas.put(QuotaEntity("u"), {QuotaKind.REQUEST_PERCENTAGE: percentage})
-        started_s = self.clock.monotonic_s()
-        self.meter = RequestMeter(self.quotas, self.clock, CLIENT, api_key, 100, started_s, self.muted_ms.append)
+        client, started_s = ClientMeter(self.quotas, self.clock, CLIENT), self.clock.monotonic_s()
+        self.meter = RequestMeter(client, api_key, 100, started_s, self.muted_ms.append)
 
     def percent_ms(self) -> float:
         """The milliseconds that were recorded."""
@@ -116,6 +116,6 @@ def test_a_request_counts_once() -> None:
 
 def test_the_time_on_the_network_counts_for_the_next_request() -> None:
     measured = Measured()
-    NetworkMeter(measured.quotas, measured.clock, CLIENT).record(1.5)
+    ClientMeter(measured.quotas, measured.clock, CLIENT).record_network_time(1.5)
     measured.meter.finish(response := MetadataResponse())
     assert response.throttle_time_ms == 1000

@@ -37,12 +37,10 @@ class Turns:
         rates = ConnectionRates((), "")
         quotas = ConnectionQuotas(ConnectionLimits())
         strangers = StepScheduler(asyncio.get_running_loop())
-        self.acceptor = Acceptor(
-            self._network, quotas, rates, lambda: self.now_s, lambda _: self.is_quiet, strangers, self._accepted
-        )
+        self.acceptor = Acceptor(self._network, quotas, rates, lambda: self.now_s, lambda _: self.is_quiet, strangers)
         rates.add_listener("PLAINTEXT")
         _, self._port = self.acceptor.listen("PLAINTEXT", "", 0)
-        self.acceptor.start()
+        self.acceptor.start(self._accepted)
 
     def _accepted(self, sock: Socket, host: str, port: int, listener: str) -> None:
         self.now_s += ACCEPT_ONE_SECONDS

@@ -328,8 +328,7 @@ def test_a_broker_without_a_certificate_learns_why_it_is_not_let_in(newest: ssl.
         broker = Broker(broker_settings(settings), Ports())
         await broker.start()
         client = TcpBrokerClient(
-            "127.0.0.1",
-            broker.addresses["SECURE"].port,
+            ("127.0.0.1", broker.addresses["SECURE"].port),
             "me",
             TcpNetwork(),
             security=PeerSecurity(listener="SECURE", tls=context),

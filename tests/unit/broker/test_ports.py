@@ -81,7 +81,7 @@ class OtherPorts:
         network = MemoryNetwork(files)
         settings = broker_settings({"log.dirs": path, "listeners": "PLAINTEXT://localhost:0"})
         self.broker = Broker(settings, Ports(files=files, network=network, open_tree=open_tree))
-        self.client = TcpBrokerClient("localhost", FIRST_PORT, "test", network)
+        self.client = TcpBrokerClient(("localhost", FIRST_PORT), "test", network)
 
     async def __aenter__(self) -> TcpBrokerClient:
         await self.broker.start()

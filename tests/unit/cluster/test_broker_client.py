@@ -65,7 +65,7 @@ def run(
 ) -> None:
     async def whole() -> None:
         async with peer(*answers) as port:
-            channel = TcpBrokerClient("127.0.0.1", port, "me", TcpNetwork(), lost)
+            channel = TcpBrokerClient(("127.0.0.1", port), "me", TcpNetwork(), lost)
             try:
                 await scenario(channel)
             finally:
@@ -154,7 +154,7 @@ def test_a_refused_connection_means_that_the_broker_is_gone() -> None:
     async def scenario() -> None:
         async with peer(properly) as port:
             pass
-        channel = TcpBrokerClient("127.0.0.1", port, "me", TcpNetwork())
+        channel = TcpBrokerClient(("127.0.0.1", port), "me", TcpNetwork())
         with pytest.raises(PeerGone, match=f"127.0.0.1:{port} refuses connections"):
             await request_number(channel)
 
@@ -223,7 +223,7 @@ def test_what_fails_on_hearing_an_answer_ends_the_conversation(caplog: pytest.Lo
 
 def test_each_attempt_to_connect_has_twice_the_time_of_the_one_before_up_to_the_longest() -> None:
     async def scenario() -> None:
-        channel = TcpBrokerClient("127.0.0.1", 1, "me", TcpNetwork(), setup_timeout_s=(0.01, 0.03))
+        channel = TcpBrokerClient(("127.0.0.1", 1), "me", TcpNetwork(), setup_timeout_s=(0.01, 0.03))
 
         async def never() -> NoReturn:
             await asyncio.sleep(3600)
@@ -251,7 +251,7 @@ def test_closing_ends_a_connection_that_is_only_being_made() -> None:
                 await asyncio.Event().wait()
                 raise AssertionError
 
-        channel = TcpBrokerClient("127.0.0.1", 1, "broker-1", SilentNetwork())
+        channel = TcpBrokerClient(("127.0.0.1", 1), "broker-1", SilentNetwork())
         waiting = asyncio.create_task(request_number(channel, 600.0))
         await begun.wait()
         channel.close()
@@ -279,7 +279,7 @@ def test_what_was_not_answered_in_time_does_not_arrive_later() -> None:
             writer.close()
 
         async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-            channel = TcpBrokerClient("127.0.0.1", server.sockets[0].getsockname()[1], "broker-1", TcpNetwork())
+            channel = TcpBrokerClient(server.sockets[0].getsockname(), "broker-1", TcpNetwork())
             with pytest.raises(PeerLost, match="did not answer"):
                 await request_number(channel, 0.01)
             async with asyncio.timeout(PATIENCE_S):

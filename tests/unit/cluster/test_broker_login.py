@@ -107,7 +107,7 @@ def run(
 ) -> None:
     async def main() -> None:
         async with asyncio.timeout(PATIENCE_S), listening(peer):
-            channel = TcpBrokerClient(host, peer.port, "me", TcpNetwork(), lost, security=security)
+            channel = TcpBrokerClient((host, peer.port), "me", TcpNetwork(), lost, security=security)
             try:
                 await scenario(channel)
             finally:
@@ -317,7 +317,9 @@ def test_a_closed_client_logs_in_no_more() -> None:
         channel.close()
         logins = peer.logins
         async with listening(other):
-            open_channel = TcpBrokerClient("127.0.0.1", other.port, "me", TcpNetwork(), lambda: None, security=security)
+            open_channel = TcpBrokerClient(
+                ("127.0.0.1", other.port), "me", TcpNetwork(), lambda: None, security=security
+            )
             await request_number(open_channel)
             await eventually(lambda: other.logins > 3)
             open_channel.close()
