@@ -94,7 +94,7 @@ CALLED_BY_OTHERS = {
 }
 
 # These say how somebody came by a thing. A name says what the thing is: `response`, `partition`, `expected`.
-VAGUE_NAMES = set("asked each found given known said seen told wanted".split())
+VAGUE_NAMES = set("asked asks each found given heard hears it known looks said says seen told wanted who woken".split())
 
 MOST_PARAMETERS = 6  # of a constructor, beside self
 
@@ -316,7 +316,9 @@ def long_constructors(modules: Iterable[Module]) -> list[str]:
     for module in modules:
         for node in ast.walk(module.tree):
             if isinstance(node, ast.FunctionDef) and node.name == "__init__":
-                names = [it.arg for it in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)][1:]
+                names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)][
+                    1:
+                ]
                 if len(names) > MOST_PARAMETERS:
                     complaints.append(f"{module.where}:{node.lineno}: a constructor of {', '.join(names)}")
     return complaints

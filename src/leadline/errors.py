@@ -13,12 +13,12 @@ class WireError(Exception):
 
     code: ClassVar[int]
     retriable: ClassVar[bool] = False
-    usual: ClassVar[str] = ""  # Kafka's message where it gives no reason
+    default_message: ClassVar[str] = ""  # Kafka's message where it gives no reason
 
 
 class UnknownServerError(WireError):
     code = -1
-    usual = "The server experienced an unexpected error when processing the request."
+    default_message = "The server experienced an unexpected error when processing the request."
 
 
 class OffsetOutOfRange(WireError):
@@ -31,7 +31,7 @@ class CorruptMessage(WireError):
 
 class UnknownTopicOrPartition(WireError):
     code, retriable = 3, True
-    usual = "This server does not host this topic-partition."
+    default_message = "This server does not host this topic-partition."
 
 
 class LeaderNotAvailable(WireError):
@@ -178,7 +178,7 @@ class NotController(WireError):
 
 class InvalidRequest(WireError):
     code = 42
-    usual = (
+    default_message = (
         "This most likely occurs because of a request being malformed by the client library or the message was sent to "
         "an incompatible broker. See the broker logs for more details."
     )
@@ -342,12 +342,12 @@ class EligibleLeadersNotAvailable(WireError):
 
 class ElectionNotNeeded(WireError):
     code, retriable = 84, True
-    usual = "Leader election not needed for topic partition."
+    default_message = "Leader election not needed for topic partition."
 
 
 class NoReassignmentInProgress(WireError):
     code = 85
-    usual = "No partition reassignment is in progress."
+    default_message = "No partition reassignment is in progress."
 
 
 class GroupSubscribedToTopic(WireError):

@@ -95,9 +95,9 @@ def _trie(entries: Sequence[tuple[int, K]], shift: int) -> list[tuple[int, K]]:
     for entry in entries:
         branches[entry[0] >> shift & 31].append(entry)
     in_order = [branches[bits] for bits in sorted(branches)]
-    here = [branch[0] for branch in in_order if len(branch) == 1]
+    leaves = [branch[0] for branch in in_order if len(branch) == 1]
     below = [entry for branch in in_order if len(branch) > 1 for entry in _trie(branch, shift + LEVEL_BITS)]
-    return here + below
+    return leaves + below
 
 
 def _improve(value: int) -> int:

@@ -44,7 +44,7 @@ VIEWS = {
     "pipeline": "/pipeline",
     "not-there": "/topics/nothing",
 }
-LOOKS = [("light", 1280), ("dark", 1280), ("light", 360), ("dark", 360), ("light", 1920)]
+SCREENS = [("light", 1280), ("dark", 1280), ("light", 360), ("dark", 360), ("light", 1920)]
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def console(cluster: ClusterThread) -> Iterator[str]:
         yield address
 
 
-@pytest.mark.parametrize(("scheme", "width"), LOOKS)
+@pytest.mark.parametrize(("scheme", "width"), SCREENS)
 def test_each_view_opens_and_fits_its_window(browser: Any, console: str, scheme: str, width: int) -> None:
     with window(browser, scheme, width) as page:
         for name, address in VIEWS.items():

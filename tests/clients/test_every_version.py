@@ -353,7 +353,7 @@ def test_no_request_is_left_out() -> None:
 
 
 @pytest.fixture(scope="module")
-def there(clients: Callable[[str], Client], broker: RunningBroker) -> Target:
+def existing(clients: Callable[[str], Client], broker: RunningBroker) -> Target:
     clients("librdkafka").ask("create_topic", topic="versions", partitions=1, config={})
     connection = Connection("localhost", broker.port)
     (topic,) = connection.ask(m.MetadataResponse, metadata(12, Target("versions", UUID(int=0), "", 0)), 12).topics
@@ -366,14 +366,14 @@ def test_every_version_is_answered_so_that_others_can_read_it(
     request_type: type[Message],
     response_type: type[Message],
     make: Maker,
-    there: Target,
+    existing: Target,
     broker: RunningBroker,
 ) -> None:
     """Those for Metadata, in old versions, may create what is missing: it is one of its own for each."""
     assert request_type.API_KEY is not None
     missing = Target(f"missing-{request_type.API_KEY}", UUID(int=5), "nowhere", 12345)
     for version in TABLE[request_type.API_KEY].versions:
-        for target in (there, missing):
+        for target in (existing, missing):
             connection = Connection("localhost", broker.port)
             connection.send(make(version, target), version)
             frame = connection.receive()

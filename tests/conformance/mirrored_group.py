@@ -181,8 +181,8 @@ class Member:
         def request(member_id: str) -> LeaveGroupRequest:
             if version < 3:
                 return LeaveGroupRequest(group_id=self.group, member_id=member_id)
-            who = LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=self.instance)
-            return LeaveGroupRequest(group_id=self.group, members=[who])
+            identity = LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=self.instance)
+            return LeaveGroupRequest(group_id=self.group, members=[identity])
 
         return self.ask_and_compare(LeaveGroupResponse, request, version)
 

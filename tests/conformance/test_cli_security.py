@@ -107,7 +107,7 @@ def test_applications_get_the_acls_that_kafkas_tool_gives(cluster: SecuredCluste
     kafkas = ["--bootstrap-server", cluster.bootstrap, "--add", "--allow-principal", "User:theirs", *resources]
     tool("acls", *kafkas, "--transactional-id", "apps-")
     admin("acls", "add", "--allow-principal", "User:ours", *resources, "--transactional-id", "apps-")
-    theirs, ours = (listed(admin, "--principal", f"User:{who}") for who in ("theirs", "ours"))
+    theirs, ours = (listed(admin, "--principal", f"User:{name}") for name in ("theirs", "ours"))
     assert [acl | {"principal": ""} for acl in theirs] == [acl | {"principal": ""} for acl in ours]
     assert len(ours) == 8
     admin("acls", "remove", "--topic", "apps-", "--group", "apps-", "--transactional-id", "apps-", "--cluster")

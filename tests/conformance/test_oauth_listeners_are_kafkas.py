@@ -76,7 +76,9 @@ def listeners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listeners]:
         with (
             zookeeper(home / "zookeeper") as coordinator,
             broker(home / "kafka", coordinator, **settings(*theirs, keys.url, trust_store)),
-            leadline(home / "leadline", **{name: str(it).replace("$port", "0") for name, it in of_leadline.items()}),
+            leadline(
+                home / "leadline", **{name: str(value).replace("$port", "0") for name, value in of_leadline.items()}
+            ),
         ):
             yield Listeners((theirs[0], ours[0]), (theirs[1], ours[1]), keys)
 

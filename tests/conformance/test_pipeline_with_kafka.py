@@ -174,8 +174,8 @@ def test_a_topic_of_ours_is_mirrored_to_kafka(kafka: Kafka, tmp_path: Path) -> N
         spec = MirrorSpec(
             name="m", source=near, target=far, topics=SubscribedTopics(("mirrored",)), staging=str(tmp_path)
         )
-        with ClusterClient(near) as here, ClusterClient(far) as there:
-            mirror = Mirror(spec, lambda jobs: [run_copy_task(job) for job in jobs], here, there)
+        with ClusterClient(near) as near_client, ClusterClient(far) as far_client:
+            mirror = Mirror(spec, lambda jobs: [run_copy_task(job) for job in jobs], near_client, far_client)
             mirror.load()
             assert mirror.round().records == 3 * ROWS
             assert mirror.round().records == 0

@@ -185,8 +185,8 @@ def test_members_leave_or_are_refused_as_kafka_does(both: Both, group: MirroredG
         if version < 3:
             request = LeaveGroupRequest(group_id=group_id, member_id="x")
         else:
-            who = LeaveGroupRequest.MemberIdentity
-            members = [who(member_id="x"), who(member_id="", group_instance_id="y"), who(member_id="")]
+            identity = LeaveGroupRequest.MemberIdentity
+            members = [identity(member_id="x"), identity(member_id="", group_instance_id="y"), identity(member_id="")]
             request = LeaveGroupRequest(group_id=group_id, members=members)
         both.ask_and_compare(LeaveGroupResponse, request, version)
     pending.leave(version)
@@ -200,12 +200,12 @@ def test_members_leave_or_are_refused_as_kafka_does(both: Both, group: MirroredG
 
 def test_several_leave_at_once(group: MirroredGroup) -> None:
     first, second, third = group.settled("first", "second", "third")
-    who = LeaveGroupRequest.MemberIdentity
+    identity = LeaveGroupRequest.MemberIdentity
     sides = iter(range(2))
 
     def request(member_id: str) -> LeaveGroupRequest:
         ids = [member.ids[next_side] for next_side in [next(sides)] for member in (second, third)]
-        members = [who(member_id=id, reason="enough") for id in (*ids, "nobody", ids[0])]
+        members = [identity(member_id=id, reason="enough") for id in (*ids, "nobody", ids[0])]
         return LeaveGroupRequest(group_id=group.group, members=members)
 
     answer = first.ask_and_compare(LeaveGroupResponse, request, 5)

@@ -584,7 +584,7 @@ def transcripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
         everything = DIALOGUES | BETTER
         core = {name: play(script, CoreEnd(), None) for name, script in everything.items()}
         (own_port,) = re.findall(r" SASL_PLAINTEXT on 127\.0\.0\.1:(\d+)", running.output())
-        theirs, ours = (_all_lines(everything, core, it) for it in (port, int(own_port)))
+        theirs, ours = (_all_lines(everything, core, tried_port) for tried_port in (port, int(own_port)))
         yield {name: Transcript(theirs[name], core[name], ours[name]) for name in everything}
 
 

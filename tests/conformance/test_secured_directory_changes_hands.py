@@ -75,7 +75,9 @@ def tokens_of(security: ClusterSecurity, port: int, user: str) -> dict[str, tupl
     request = m.DescribeDelegationTokenRequest(owners=None)
     answer = security.ask(port, request, m.DescribeDelegationTokenResponse, 3, user)
     assert answer.error_code == 0
-    return {it.token_id: (it.principal_name, bytes(it.hmac), it.expiry_timestamp) for it in answer.tokens}
+    return {
+        token.token_id: (token.principal_name, bytes(token.hmac), token.expiry_timestamp) for token in answer.tokens
+    }
 
 
 def has_rights_of_owner(security: ClusterSecurity, port: int, token: Token) -> bool:

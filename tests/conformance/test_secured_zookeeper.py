@@ -258,14 +258,14 @@ def described(side: Side) -> dict[str, tuple[object, ...]]:
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
     (result,) = side.ask(DescribeConfigsResponse, request, 4).results
     return {
-        it.name: (
-            it.value,
-            it.is_sensitive,
-            it.config_source,
-            [(synonym.name, synonym.value, synonym.source) for synonym in it.synonyms],
+        entry.name: (
+            entry.value,
+            entry.is_sensitive,
+            entry.config_source,
+            [(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms],
         )
-        for it in result.configs
-        if it.name.startswith("listener.name.") or it.name in ("sasl.jaas.config", "sasl.enabled.mechanisms")
+        for entry in result.configs
+        if entry.name.startswith("listener.name.") or entry.name in ("sasl.jaas.config", "sasl.enabled.mechanisms")
     }
 
 

@@ -136,7 +136,7 @@ def test_credentials_are_altered_and_described_as_kafka_does(secured: Secured) -
         except AssertionError as error:
             raise AssertionError(f"{name}: {error}") from None
     for names in DESCRIPTIONS:
-        users = None if names is None else [m.DescribeUserScramCredentialsRequest.UserName(name=it) for it in names]
+        users = None if names is None else [m.DescribeUserScramCredentialsRequest.UserName(name=name) for name in names]
         compare_words(
             secured.both, m.DescribeUserScramCredentialsResponse, m.DescribeUserScramCredentialsRequest(users=users)
         )
@@ -151,7 +151,9 @@ def compare_words(
     theirs, ours = answers = [side.ask(kind, request, 0) for side in both.sides]
     both.compare(answers, 0)
     words = {result.user: result.error_message for result in ours.results}
-    assert {it.user: it.error_message for it in theirs.results if it.error_code != UNEXPECTED}.items() <= words.items()
+    assert {
+        result.user: result.error_message for result in theirs.results if result.error_code != UNEXPECTED
+    }.items() <= words.items()
 
 
 def test_kafkas_tool_manages_the_credentials_of_both(secured: Secured) -> None:
@@ -210,7 +212,9 @@ class Session:
         return answer
 
     def create(self, user: str, *renewers: str, version: int = 3, **fields: Any) -> bytes:
-        named = [RENEWER(principal_type=it.split(":")[0], principal_name=it.split(":")[1]) for it in renewers]
+        named = [
+            RENEWER(principal_type=renewer.split(":")[0], principal_name=renewer.split(":")[1]) for renewer in renewers
+        ]
         request = m.CreateDelegationTokenRequest(**{"max_lifetime_ms": -1, "renewers": named, **fields})
         return bytes(self.ask(user, request, version).hmac)
 
@@ -226,7 +230,7 @@ class Session:
     def describe(self, user: str, owners: list[str] | None = None, version: int = 3) -> None:
         named = None
         if owners is not None:
-            named = [OWNER(principal_type=it.split(":")[0], principal_name=it.split(":")[1]) for it in owners]
+            named = [OWNER(principal_type=owner.split(":")[0], principal_name=owner.split(":")[1]) for owner in owners]
         self.ask(user, m.DescribeDelegationTokenRequest(owners=named), version)
 
     def end_all(self) -> None:
@@ -240,12 +244,14 @@ class Session:
     def _leveled(self, part: Part) -> object:
         """Ids become their place in the order of creation, HMACs are checked, times become relative."""
         names = {field.name: getattr(part, field.name) for field in part.SPEC.fields}
-        issue_ms = next((names[it] for it in ("issue_timestamp_ms", "issue_timestamp") if names.get(it, -1) > 0), None)
+        issue_ms = next(
+            (names[field] for field in ("issue_timestamp_ms", "issue_timestamp") if names.get(field, -1) > 0), None
+        )
         id = names.get("token_id", "")
         leveled: dict[str, object] = {}
         for name, value in names.items():
             if isinstance(value, list):
-                parts = [self._leveled(it) if isinstance(it, Part) else it for it in value]
+                parts = [self._leveled(part) if isinstance(part, Part) else part for part in value]
                 value = sorted(parts, key=repr) if name == "tokens" else parts
             elif "timestamp" in name and value > 0:
                 value = round((value - (issue_ms or time.time() * 1000)) / 60_000)

@@ -160,7 +160,7 @@ def shown(struct: Struct, version: int) -> dict[str, object]:
     result: dict[str, object] = {}
     for field in struct.SPEC.fields:
         value = getattr(struct, field.name)
-        if version not in field.versions or (field.tag is not None and value == usual(struct, field.name)):
+        if version not in field.versions or (field.tag is not None and value == default_of(struct, field.name)):
             continue
         if field.kind == "records" and value is not None:
             result["recordssizeinbytes"] = len(value)
@@ -171,7 +171,7 @@ def shown(struct: Struct, version: int) -> dict[str, object]:
     return result
 
 
-def usual(struct: Struct, name: str) -> object:
+def default_of(struct: Struct, name: str) -> object:
     return getattr(type(struct).DEFAULT, name)
 
 

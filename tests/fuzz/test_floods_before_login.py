@@ -40,7 +40,7 @@ MOST_TIMES = 3.0
 ROUNDS = 3  # at most: the median is known when two are within the limit, or beyond it
 PAUSE_S = 0.001  # between two requests of the client
 BEFORE_OTHERS = 10  # the priority of the broker and the client
-IDLE_S, IDLE_LOOKS = 0.005, 5  # of CPU in so many looks
+IDLE_S, IDLE_SAMPLES = 0.005, 5  # of CPU in this many samples
 PATIENCE_S = 60
 CPUCLOCK_SCHED = 2  # with the id of a process: the clock of its CPU time
 PLAIN_LINE = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="wonderland";'
@@ -135,11 +135,11 @@ def after(seconds: float) -> Callable[[], bool]:
 
 def wait_until_idle(broker: RunningBroker) -> None:
     """It is done with what strangers sent, and with those that have left."""
-    clock, looks = (~broker.pid << 3) | CPUCLOCK_SCHED, [0.0]
+    clock, times_s = (~broker.pid << 3) | CPUCLOCK_SCHED, [0.0]
 
     def is_idle() -> bool:
-        looks.append(time.clock_gettime(clock))
-        return looks[-1] - looks[-IDLE_LOOKS:][0] < IDLE_S and len(looks) > IDLE_LOOKS
+        times_s.append(time.clock_gettime(clock))
+        return times_s[-1] - times_s[-IDLE_SAMPLES:][0] < IDLE_S and len(times_s) > IDLE_SAMPLES
 
     until(is_idle)
 
@@ -221,9 +221,9 @@ def test_strangers_cost_little_memory_and_the_client_hardly_notices(
             rounds.append(play(broker, strangers, listener, tmp_path))
             print(listener, flood, rounds[-1])
             assert rounds[-1].more_mb <= MOST_MORE_MB, rounds
-            good = sum(it.times <= MOST_TIMES for it in rounds)
+            good = sum(round_.times <= MOST_TIMES for round_ in rounds)
             if max(good, len(rounds) - good) > ROUNDS // 2:
                 break
     finally:
         strangers.close()
-    assert statistics.median(it.times for it in rounds) <= MOST_TIMES, "\n".join(map(str, rounds))
+    assert statistics.median(round_.times for round_ in rounds) <= MOST_TIMES, "\n".join(map(str, rounds))

@@ -48,13 +48,13 @@ class AnyCluster(RuleBasedStateMachine):
 
     @rule(id=ids)
     def nobody_listens(self, id: BrokerId) -> None:
-        if (there := self.cluster.registered.get(id)) is not None:
-            self.cluster.do(lambda: self.cluster.decisions.broker_gone(id, there.epoch))
+        if (registered := self.cluster.registered.get(id)) is not None:
+            self.cluster.do(lambda: self.cluster.decisions.broker_gone(id, registered.epoch))
 
     @rule(id=ids)
     def it_answers_again(self, id: BrokerId) -> None:
-        if (there := self.cluster.registered.get(id)) is not None:
-            self.cluster.do(lambda: self.cluster.decisions.broker_back(id, there.epoch))
+        if (registered := self.cluster.registered.get(id)) is not None:
+            self.cluster.do(lambda: self.cluster.decisions.broker_back(id, registered.epoch))
 
     @rule(id=ids)
     def shut_down(self, id: BrokerId) -> None:
@@ -70,11 +70,11 @@ class AnyCluster(RuleBasedStateMachine):
         tp = data.draw(st.sampled_from(self.partitions()))
         now = self.cluster.decisions.state.existing(tp).decision or LeaderAndIsr(0, 0, (0,))
         asking = data.draw(st.sampled_from([now.leader, *range(BROKERS)]))
-        there = self.cluster.decisions.state.brokers.get(asking)
-        if there is not None:
+        broker = self.cluster.decisions.state.brokers.get(asking)
+        if broker is not None:
             epochs = (now.leader_epoch + leader_epoch, now.partition_epoch + partition_epoch)
             proposal = Proposal(LeaderAndIsr(asking, epochs[0], isr, epochs[1]), (ANY_EPOCH,) * len(isr))
-            self.cluster.do(lambda: self.cluster.decisions.alter_partition(asking, there.epoch, {tp: proposal}))
+            self.cluster.do(lambda: self.cluster.decisions.alter_partition(asking, broker.epoch, {tp: proposal}))
 
     @precondition(lambda self: self.partitions())
     @rule(data=st.data())
@@ -115,8 +115,8 @@ class AnyCluster(RuleBasedStateMachine):
     @rule(data=st.data(), id=ids, code=st.sampled_from([0, StorageError.code]))
     def answer_about_a_directory(self, data: st.DataObject, id: BrokerId, code: int) -> None:
         tp = data.draw(st.sampled_from(self.partitions()))
-        if (there := self.cluster.registered.get(id)) is not None and id in self.cluster.assigned(tp).replicas:
-            self.cluster.do(lambda: self.cluster.decisions.replicas_answered(id, there.epoch, {tp: code}))
+        if (registered := self.cluster.registered.get(id)) is not None and id in self.cluster.assigned(tp).replicas:
+            self.cluster.do(lambda: self.cluster.decisions.replicas_answered(id, registered.epoch, {tp: code}))
 
     @precondition(lambda self: self.cluster.deleting)
     @rule(data=st.data(), fails=st.booleans())

@@ -58,7 +58,7 @@ class AGroup(RuleBasedStateMachine):
         self.stores: list[tuple[WriteGroup, bytes]] = []  # written, not yet committed
         self.journal: bytes | None = None  # the last that is
         self.is_told = True  # the journal agrees with the group
-        self.who = {"stranger": "stranger"}  # members by their ids: a static one is the same under all of its
+        self.member_of_id = {"stranger": "stranger"}  # members by their ids: a static one is the same under all of its
         self.leaders: dict[int, str] = {}  # by generation
         self.generation = self.now = self.tickets = 0
 
@@ -68,16 +68,16 @@ class AGroup(RuleBasedStateMachine):
 
     def ticket(self, kind: type, member_id: str) -> int:
         self.tickets += 1
-        self.waiting[self.tickets] = kind, self.who[member_id]
+        self.waiting[self.tickets] = kind, self.member_of_id[member_id]
         return self.tickets
 
     def carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
                 case SendReply(ticket, answer):
-                    kind, who = self.waiting.pop(ticket)  # KeyError: answered twice
+                    kind, member = self.waiting.pop(ticket)  # KeyError: answered twice
                     assert kind is type(answer)
-                    self.check(answer, who)
+                    self.check(answer, member)
                 case SetTimer(timer, _):
                     self.timers.add(timer)
                 case CancelTimer(timer):
@@ -85,17 +85,17 @@ class AGroup(RuleBasedStateMachine):
                 case WriteGroup():
                     self.stores.append((effect, group_value(self.group, effect.assignments)))
 
-    def check(self, answer: JoinResult | SyncResult, who: str) -> None:
+    def check(self, answer: JoinResult | SyncResult, member: str) -> None:
         if answer.error:
             return
         if isinstance(answer, SyncResult):
-            assert answer.assignment == f"{self.group.generation}:{who}".encode()
+            assert answer.assignment == f"{self.group.generation}:{member}".encode()
             return
-        assert self.who[answer.member_id] == who
+        assert self.member_of_id[answer.member_id] == member
         self.seasoned.add(answer.member_id)
         if answer.leader == answer.member_id:
-            assert self.leaders.setdefault(answer.generation, who) == who
-            assert who in {self.who[member_id] for member_id, _, _ in answer.members}
+            assert self.leaders.setdefault(answer.generation, member) == member
+            assert member in {self.member_of_id[member_id] for member_id, _, _ in answer.members}
 
     def attempt(self, ticket: int, request: JoinRequest, new_id: str) -> None:
         try:
@@ -113,7 +113,7 @@ class AGroup(RuleBasedStateMachine):
     @rule(protocols=PROTOCOLS, knows_ids=st.booleans(), instance=st.sampled_from([None, None, "i", "k"]))
     def somebody_joins(self, protocols: tuple[MemberProtocol, ...], knows_ids: bool, instance: str | None) -> None:
         new_id = f"{instance or 'm'}-{self.tickets}"
-        self.who[new_id] = instance or new_id
+        self.member_of_id[new_id] = instance or new_id
         needs_known_id = knows_ids and instance is None
         request = self.join_request("", instance, protocols, knows_ids)._replace(needs_known_id=needs_known_id)
         self.attempt(self.ticket(JoinResult, new_id), request, new_id)
@@ -137,7 +137,7 @@ class AGroup(RuleBasedStateMachine):
 
     def sync(self, member_id: str, late: int = 0) -> None:
         ticket, generation = self.ticket(SyncResult, member_id), self.group.generation - late
-        assignments = {member: f"{generation}:{self.who[member]}".encode() for member in self.group.members}
+        assignments = {member: f"{generation}:{self.member_of_id[member]}".encode() for member in self.group.members}
         try:
             self.carry_out(self.group.sync(member_id, None, generation, None, None, assignments, ticket))
         except WireError:
@@ -157,9 +157,9 @@ class AGroup(RuleBasedStateMachine):
     @rule(which=WHICH)
     def one_leaves(self, which: int) -> None:
         member_id = self.one(which)
-        there = member_id in self.group.members or member_id in self.group.pending_members
+        is_member = member_id in self.group.members or member_id in self.group.pending_members
         (code,), effects = self.group.leave([LeavingMember(member_id)], self.now)
-        assert (code == 0) == there
+        assert (code == 0) == is_member
         self.carry_out(effects)
 
     @rule(data=st.data())

@@ -52,8 +52,8 @@ class World:
         self.epochs: dict[str, ProducerIdAndEpoch] = {}
         self.count = 0
 
-    async def step(self, node: Node, operation: str, who: int, where: int) -> None:
-        producer, tp = self.producers[who], PARTITIONS[where % 2]
+    async def step(self, node: Node, operation: str, number: int, where: int) -> None:
+        producer, tp = self.producers[number], PARTITIONS[where % 2]
         if operation == "init":
             await self.init(node, producer)
         elif operation == "late":

@@ -197,5 +197,5 @@ def test_a_mirror_copies_by_tasks_of_spark(spark: SparkSession, broker: RunningB
         mirror.load()
         assert mirror.round().records == 100
     columns = ["key", "value", "partition", "timestamp", "headers"]
-    here, there = (ours.read(name, includeHeaders="true").select(columns) for name in (topic, f"copy.{topic}"))
-    assert sorted(here.collect()) == sorted(there.collect())
+    original, copy = (ours.read(name, includeHeaders="true").select(columns) for name in (topic, f"copy.{topic}"))
+    assert sorted(original.collect()) == sorted(copy.collect())

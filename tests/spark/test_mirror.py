@@ -105,14 +105,14 @@ class Both:
                 }
         return by_partition
 
-    def check(self, there: OffsetMap) -> None:
+    def check(self, offset_map: OffsetMap) -> None:
         """Both sides have the same records in the same order, and the map leads from each to its copy."""
-        here, copies = self.rows(self.source, self.topic), self.rows(self.target, f"copy.{self.topic}")
-        for partition, records in here.items():
+        originals, copies = self.rows(self.source, self.topic), self.rows(self.target, f"copy.{self.topic}")
+        for partition, records in originals.items():
             assert list(copies[partition].values()) == list(records.values())
             tp = TopicPartition(f"copy.{self.topic}", partition)
             for offset, copy_offset in zip(records, copies[partition], strict=True):
-                assert there.translate(tp, offset) == copy_offset
+                assert offset_map.translate(tp, offset) == copy_offset
 
 
 @pytest.fixture
@@ -197,12 +197,12 @@ def test_a_second_one_of_its_name_takes_over(both: Both) -> None:
 def test_groups_go_on_over_there_where_they_stopped(both: Both) -> None:
     both.produce(90)
     mirror = both.mirror(groups=re.escape(f"readers of {both.topic}"))
-    group, here = f"readers of {both.topic}", [TopicPartition(both.topic, n) for n in range(3)]
-    ends = mirror.source.latest(here, committed=True)
+    group, partitions = f"readers of {both.topic}", [TopicPartition(both.topic, n) for n in range(3)]
+    ends = mirror.source.latest(partitions, committed=True)
     mirror.source.commit(group, {tp: end // 2 for tp, end in ends.items()})
     assert until_done(mirror)[-1].groups == 1
-    there = mirror.target.committed(group, [TopicPartition(f"copy.{tp.topic}", tp.partition) for tp in here])
-    assert {tp.partition: note.offset for tp, note in there.items()} == {
+    copied = mirror.target.committed(group, [TopicPartition(f"copy.{tp.topic}", tp.partition) for tp in partitions])
+    assert {tp.partition: note.offset for tp, note in copied.items()} == {
         tp.partition: mirror.map.translate(TopicPartition(f"copy.{both.topic}", tp.partition), end // 2)
         for tp, end in ends.items()
     }

@@ -182,16 +182,16 @@ def test_what_was_stored_and_is_sent_again_is_stored_once(
     broker: RunningBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     driver = Driver(broker, topic, tmp_path)
-    answer, doubted = BlockingConnection.answer, list[int]()
+    answer, unanswered = BlockingConnection.answer, list[int]()
 
     def answering(connection: BlockingConnection, version: int, kind: type[Message]) -> Message:
         response = answer(connection, version, kind)
-        if isinstance(response, ProduceResponse) and not doubted:
-            doubted.append(response.responses[0].partition_responses[0].index)
+        if isinstance(response, ProduceResponse) and not unanswered:
+            unanswered.append(response.responses[0].partition_responses[0].index)
             response.responses[0].partition_responses[0].error_code = code
         return response
 
     monkeypatch.setattr(BlockingConnection, "answer", answering)
     assert driver.write(0)
-    assert doubted
+    assert unanswered
     assert driver.committed() == whole(1)

@@ -173,27 +173,29 @@ class Node:
 class DirectLeaderClient:
     """A peer without a socket."""
 
-    def __init__(self, brokers: "Brokers", here: BrokerId, there: BrokerId) -> None:
-        self._brokers, self._here, self._there = brokers, here, there
+    def __init__(self, brokers: "Brokers", follower: BrokerId, leader: BrokerId) -> None:
+        self._brokers, self._follower, self._leader = brokers, follower, leader
 
     async def ask(self, request: Message, kind: type[M], version: int, timeout_s: float, /) -> M:
         frame = await self._exchange(joined(request_frame(request, version, 7, "test")))
         return parse_response(kind, frame, version)[1]
 
-    async def converse(self, what: str, first: EncodeRequest, heard: NextRequest, timeout_s: float, /) -> bytearray:
+    async def converse(
+        self, what: str, first: EncodeRequest, next_request: NextRequest, timeout_s: float, /
+    ) -> bytearray:
         ask: EncodeRequest | None = first
         while ask is not None:
             frame = await self._exchange(ask(7, "test"))
-            ask = heard(memoryview(frame))
+            ask = next_request(memoryview(frame))
         return frame
 
     async def _exchange(self, request: Buffer) -> bytearray:
         await asyncio.sleep(0)
-        node = self._brokers.nodes.get(self._there)
-        if node is None or not self._brokers.is_connected(self._here, self._there):
+        node = self._brokers.nodes.get(self._leader)
+        if node is None or not self._brokers.is_connected(self._follower, self._leader):
             raise PeerLost("cut off by the test")
         answer = await node.answer(request)
-        if not self._brokers.is_connected(self._here, self._there):
+        if not self._brokers.is_connected(self._follower, self._leader):
             raise PeerLost("cut off by the test")
         self._brokers.on_the_way(answer)
         return answer

@@ -72,7 +72,7 @@ class Cluster:
         settings: Mapping[str, str],
         security: ClusterSecurity | None = None,
     ) -> None:
-        self.path, self.net, self.topic, self._it, self.security = path, net, "", 0, security
+        self.path, self.net, self.topic, self._broker_id, self.security = path, net, "", 0, security
         self._epoch_before = 0  # of the topic's first partition, when a broker was last paused or isolated
         self._zookeeper_port = _free_port()
         self.zookeeper = self._start_zookeeper()
@@ -206,15 +206,15 @@ class Cluster:
 
     def _broker(self, name: str) -> RunningBroker:
         if name == "leader":
-            self._it = self.leader()
+            self._broker_id = self.leader()
         elif name == "follower":
             leader = self.leader()
-            self._it = next(id for id in self.brokers if id != leader)
+            self._broker_id = next(id for id in self.brokers if id != leader)
         elif name == "controller":
-            self._it = self.controller()
+            self._broker_id = self.controller()
         elif name != "it":
-            self._it = int(name)
-        return self.brokers[self._it]
+            self._broker_id = int(name)
+        return self.brokers[self._broker_id]
 
     def _epoch_elsewhere(self) -> int:
         """The latest leader epoch of the topic's first partition in metadata of brokers other than `it`; -1: none."""
@@ -222,7 +222,7 @@ class Cluster:
         request = MetadataRequest(topics=[topic], allow_auto_topic_creation=False)
         epochs = [-1]
         for id, broker in self.brokers.items():
-            if id != self._it:
+            if id != self._broker_id:
                 # One that is away as well tells nothing.
                 with suppress(OSError), closing(Connection("127.0.0.1", broker.port)) as connection:
                     answer = connection.ask(MetadataResponse, request, METADATA_VERSION)
@@ -261,9 +261,9 @@ class Cluster:
         assert self.net is not None
         self._broker(name)
         self._epoch_before = self._epoch_elsewhere()
-        brokers = [f"broker {id}" for id in self.brokers if id != self._it]
+        brokers = [f"broker {id}" for id in self.brokers if id != self._broker_id]
         places = {"brokers": brokers, "zookeeper": ["zookeeper"], "all": [*brokers, "zookeeper"]}
-        self.net.cut(f"broker {self._it}", *places[place])
+        self.net.cut(f"broker {self._broker_id}", *places[place])
 
     def _mend(self) -> None:
         assert self.net is not None
@@ -273,7 +273,7 @@ class Cluster:
         time.sleep(float(seconds))
 
     def _missed(self) -> None:
-        until(lambda: self._epoch_elsewhere() > self._epoch_before, lambda: f"broker {self._it} is not missed")
+        until(lambda: self._epoch_elsewhere() > self._epoch_before, lambda: f"broker {self._broker_id} is not missed")
 
 
 def _client_port(broker: RunningBroker) -> int:

@@ -146,8 +146,8 @@ def merge_rows(
                 files.write(batch)
             staged = None if rows is None else files.finish()
         job = merge_job(table, deletes, origin, staging, BUCKETS)
-        there = [] if remembered is None else deletes.live_files()
-        prepared = prepare(run_here, job, table.live_files(), there, staged, width=2)
+        old_deletes = [] if remembered is None else deletes.live_files()
+        prepared = prepare(run_here, job, table.live_files(), old_deletes, staged, width=2)
         if prepared.remembered and (remembered is None or remembered.progress.batch < after.batch):
             if remembered is None:
                 deletes.create(deletes_origin(origin), DELETES, TableProgress())

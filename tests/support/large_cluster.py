@@ -148,7 +148,7 @@ class LargeCluster:
     def leaders(self) -> Mapping[TopicPartition, BrokerId]:
         assert self.controller.decisions is not None
         state = self.controller.decisions.state
-        return {tp: it.decision.leader for tp, it in state.partitions() if it.decision is not None}
+        return {tp: partition.decision.leader for tp, partition in state.partitions() if partition.decision is not None}
 
 
 class AnsweringBroker:

@@ -229,10 +229,10 @@ class MemoryNetwork:
         await asyncio.sleep(0)
         if port not in self.listening:
             raise ConnectionRefusedError(111, "nobody listens in memory")
-        there, back, made = Pipe(), Pipe(), protocol()
-        self.transports.append(MemoryTransport(made, back, there))
+        to_server, to_client, made = Pipe(), Pipe(), protocol()
+        self.transports.append(MemoryTransport(made, to_client, to_server))
         made.connection_made(self.transports[-1])
-        self.listening[port].add(MemorySocket(there, back, self._files))
+        self.listening[port].add(MemorySocket(to_server, to_client, self._files))
         return made
 
     def reset(self, transport: asyncio.Transport) -> None:

@@ -23,11 +23,11 @@ from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 COMMAND_S = 180.0
-LOOK_S = 0.5  # between two looks
+RETRY_S = 0.5  # between two looks
 HOST = "reader"
 _AS_IN_A_TERMINAL = ["env", "--default-signal=INT,QUIT"]  # a job in the background of a script ignores them
 _SIGNALS = {"^C": signal.SIGINT, "^\\": signal.SIGQUIT}
-_LOOKS = re.compile(
+_READS_ONLY = re.compile(
     r"leadline (?:topics|groups|transactions|configs|acls|quotas|tokens|users) (?:list|describe|blocking|why)\b"
     r"|leadline (?:explain|consume .*--to-end(?!.*--group))\b|curl |ls "
 )
@@ -107,9 +107,9 @@ class PageSession:
             terminal = self._start(text)
             terminal.process.wait(COMMAND_S)
             comparison = compare(output, terminal.lines())
-            if comparison.replacements is not None or not _LOOKS.match(text) or time.monotonic() > deadline:
+            if comparison.replacements is not None or not _READS_ONLY.match(text) or time.monotonic() > deadline:
                 break
-            time.sleep(LOOK_S)
+            time.sleep(RETRY_S)
         self._note(comparison, text, output, terminal)
 
     def run(self, command: str) -> list[str]:

@@ -134,7 +134,7 @@ class FetchSession:
     """What a leader remembers of one process that fetches from it."""
 
     incarnation: int
-    heard: LastContact = field(default_factory=LastContact)
+    last_contact: LastContact = field(default_factory=LastContact)
     position: FetchPosition | None = None  # as last named; a fetch that names nothing says that it stands
 
 
@@ -271,12 +271,12 @@ class Node:
         session = self.sessions.get(replica)
         if session is None or session.incarnation != incarnation:
             session = self.sessions[replica] = FetchSession(incarnation)
-        session.heard.last_ms = now_ms
+        session.last_contact.last_ms = now_ms
         if session.position != position or replica not in leader.isr:
             session.position = position
             self._carry_out(
                 leader.follower_fetched(
-                    replica, position.fetch_offset, position.log_start_offset, now_ms, incarnation, session.heard
+                    replica, position.fetch_offset, position.log_start_offset, now_ms, incarnation, session.last_contact
                 )
             )
 

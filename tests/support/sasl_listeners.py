@@ -27,7 +27,7 @@ def sasl_listener(
     exchanges: dict[str, Callable[[], SaslExchange]] = {
         "PLAIN": lambda: PlainExchange({NAME: password}.get),
         "GSSAPI": lambda: GssapiExchange(lambda: ScriptedAcceptor(SERVICE), ShortNames(("DEFAULT",), REALM)),
-        **{it.mechanism_name: partial(_scram, it, password, iterations) for it in ScramMechanism},
+        **{mechanism.mechanism_name: partial(_scram, mechanism, password, iterations) for mechanism in ScramMechanism},
     }
     enabled = {name: exchanges[name] for name in mechanisms or MECHANISMS}
     lifetimes = dict.fromkeys(enabled, lifetime_ms)

@@ -52,7 +52,9 @@ async def describe_client_quotas(request: DescribeClientQuotasRequest, ctx: Cont
         return DescribeClientQuotasResponse(error_code=error.code, error_message=str(error), entries=None)
     except MalformedNode as error:
         return DescribeClientQuotasResponse(
-            error_code=UnknownServerError.code, error_message=f"{UnknownServerError.usual} {error}", entries=None
+            error_code=UnknownServerError.code,
+            error_message=f"{UnknownServerError.default_message} {error}",
+            entries=None,
         )
     return DescribeClientQuotasResponse(entries=entries)
 
@@ -66,7 +68,7 @@ def _component(component: DescribeClientQuotasRequest.ComponentData) -> QuotaFil
             return QuotaFilterComponent(component.entity_type, DEFAULT)
         case 2, _:
             return QuotaFilterComponent(component.entity_type, None)
-    raise UnknownServerError(UnknownServerError.usual)
+    raise UnknownServerError(UnknownServerError.default_message)
 
 
 def _described(entity: ConfigEntity, values: Mapping[str, float]) -> _Described:
@@ -111,7 +113,7 @@ async def _alter(
     except WireError as error:
         return error
     except MalformedNode as error:
-        return UnknownServerError(f"{UnknownServerError.usual} {error}")
+        return UnknownServerError(f"{UnknownServerError.default_message} {error}")
     return None
 
 

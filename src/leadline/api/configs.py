@@ -97,7 +97,7 @@ async def _describe(resource: Resource, names: list[str] | None, ctx: Context) -
         _check_own_loggers(resource.name, ctx)
         return describe_loggers(names)
     if resource.type != BROKER:
-        raise InvalidRequest(InvalidRequest.usual)
+        raise InvalidRequest(InvalidRequest.default_message)
     if resource.name == ALL_BROKERS:
         return describe_broker_defaults(layers, names)
     _check_broker(resource.name, "Broker", ctx)

@@ -128,7 +128,7 @@ def _described(token: DelegationToken, hmac: bytes, ctx: Context) -> _Described:
         max_timestamp=token.max_ms,
         token_id=token.id,
         hmac=hmac,
-        renewers=[_Renewer(principal_type=it.type, principal_name=it.name) for it in token.renewers],
+        renewers=[_Renewer(principal_type=renewer.type, principal_name=renewer.name) for renewer in token.renewers],
     )
     if ctx.version >= REQUESTER_VERSION:
         described.token_requester_principal_type = token.requester.type

@@ -34,7 +34,7 @@ def _describe_topic(topic: DescribeProducersRequest.TopicRequest, replicas: Repl
         if (refusal := ctx.refused("topics", topic.name)) is not None:
             raise refusal
         if topic.name not in ctx.services.metadata.topics:
-            raise UnknownTopicOrPartition(UnknownTopicOrPartition.usual)
+            raise UnknownTopicOrPartition(UnknownTopicOrPartition.default_message)
     except WireError as error:
         return [_failed(number, error) for number in topic.partition_indexes]
     return [_describe(TopicPartition(topic.name, number), replicas) for number in topic.partition_indexes]

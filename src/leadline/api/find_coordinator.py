@@ -95,7 +95,7 @@ def _leader(key_type: int, key: str, ctx: Context) -> tuple[BrokerId, Endpoint]:
     elif key_type == TRANSACTION:
         tp = TopicPartition(TRANSACTIONS_TOPIC, services.transactions.partition_of(key))
     else:
-        raise InvalidRequest(InvalidRequest.usual)
+        raise InvalidRequest(InvalidRequest.default_message)
     leader, hosted = services.metadata.leader_of(tp), services.replicas.hosted.get(tp)
     is_led = hosted is not None and not hosted.log.offline and not hosted.is_fenced
     if leader == NO_LEADER or (leader == services.metadata.me.id and not is_led):

@@ -155,7 +155,9 @@ def _altered(entries: list[_Deletion | _Upsertion], config: Mapping[str, str]) -
         mechanism = _MECHANISMS[entry.mechanism]
         if isinstance(entry, _Upsertion):
             if not entry.salted_password:
-                raise UnknownServerError(UnknownServerError.usual)  # as in Kafka, whose HMAC takes no empty key
+                raise UnknownServerError(
+                    UnknownServerError.default_message
+                )  # as in Kafka, whose HMAC takes no empty key
             salt, salted = bytes(entry.salt), Secret(bytes(entry.salted_password))
             after[mechanism.mechanism_name] = credential_text(credential_of(mechanism, salted, salt, entry.iterations))
         else:

@@ -156,7 +156,9 @@ class Logins:
         self._buffers = TlsBuffers() if by_listener else None
         self.steps = StepScheduler(loop)  # for unauthenticated peers
         self._threads = WorkerThreads(HANDSHAKE_THREADS, "handshake")
-        self._memories = {name: LoginMemory(loop.call_soon, it.max_receive_bytes) for name, it in by_listener.items()}
+        self._memories = {
+            name: LoginMemory(loop.call_soon, security.max_receive_bytes) for name, security in by_listener.items()
+        }
         self.successful: Counter[str] = Counter()  # logins, by listener
         self.failed: Counter[str] = Counter()
         self._waiting: dict[Connection, float] = {}  # with the time at which they came, the first one first

@@ -203,11 +203,11 @@ class Broker:
     async def _close_dirs(self) -> None:
         await self.dirs.close(OUR_STOP if self.is_alone else KAFKAS_STOP)
 
-    def _logs_offline(self, gone: list[TopicPartition]) -> None:
+    def _logs_offline(self, tps: list[TopicPartition]) -> None:
         if not self.dirs.dirs:
             self.failed.set()
 
-    def _report_offline_logs(self, gone: list[TopicPartition]) -> None:
+    def _report_offline_logs(self, tps: list[TopicPartition]) -> None:
         """The controller elects other leaders. A broker without any log directory ends instead."""
         if self.dirs.dirs:
             self.cluster.log_dir_failed()

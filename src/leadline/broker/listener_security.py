@@ -98,11 +98,17 @@ class ListenerSecurities:
     def __init__(self, settings: BrokerSettings, credentials: Credentials, read: ReadFile) -> None:
         """Raises InvalidSetting."""
         self._credentials, self._read = credentials, read
-        listeners = [it for it in settings.listeners.bound if it.protocol is not SecurityProtocol.PLAINTEXT]
+        listeners = [
+            listener for listener in settings.listeners.bound if listener.protocol is not SecurityProtocol.PLAINTEXT
+        ]
         self._inter_broker = settings.listeners.inter_broker.name
-        self._tls = {it.name: self._load_tls(it, settings) for it in listeners if it.protocol.tls}
-        self.by_listener = {it.name: self._security(it, settings) for it in listeners}
-        self.between_brokers = {it.name: self._peer_security(it, settings) for it in _used_by_brokers(settings)}
+        self._tls = {
+            listener.name: self._load_tls(listener, settings) for listener in listeners if listener.protocol.tls
+        }
+        self.by_listener = {listener.name: self._security(listener, settings) for listener in listeners}
+        self.between_brokers = {
+            listener.name: self._peer_security(listener, settings) for listener in _used_by_brokers(settings)
+        }
 
     def _load_tls(self, listener: Listener, settings: BrokerSettings) -> ListenerTls:
         is_inter_broker = listener.name == self._inter_broker

@@ -83,8 +83,8 @@ class Net:
         """Connections of protected listeners stay."""
         excess, limits = self._quotas.excess, self.limits
         if excess > 0:
-            others = [it for it in self.connections if it.listener != limits.protected_listener]
-            for connection in sorted(others, key=lambda it: (it.is_served, it.last_active))[:excess]:
+            others = [connection for connection in self.connections if connection.listener != limits.protected_listener]
+            for connection in sorted(others, key=lambda other: (other.is_served, other.last_active))[:excess]:
                 connection.close(f"max.connections={limits.max_connections} is exceeded")
 
     def _accepted(self, sock: Socket, host: str, port: int, listener: str) -> None:
@@ -130,7 +130,11 @@ class Net:
         max_idle_ms = self.limits.connections_max_idle_ms
         if max_idle_ms > 0:
             oldest = self.now() - max_idle_ms / 1000
-            idle = [it for it in self.connections if not it.is_served and it.last_active < oldest]
+            idle = [
+                connection
+                for connection in self.connections
+                if not connection.is_served and connection.last_active < oldest
+            ]
             self.expired_connections += len(idle)
             for connection in idle:
                 connection.close(f"idle; connections.max.idle.ms={max_idle_ms}", quiet=True)

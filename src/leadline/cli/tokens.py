@@ -143,8 +143,10 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
 
 def describe_tokens(admin: SecurityAdmin, owners: Iterable[str] = ()) -> list[ShownToken]:
     named = [
-        DescribeDelegationTokenRequest.DescribeDelegationTokenOwner(principal_type=who.type, principal_name=who.name)
-        for who in map(parse_principal, owners)
+        DescribeDelegationTokenRequest.DescribeDelegationTokenOwner(
+            principal_type=principal.type, principal_name=principal.name
+        )
+        for principal in map(parse_principal, owners)
     ]
     answer = admin.ask(DescribeDelegationTokenRequest(owners=named or None), DescribeDelegationTokenResponse)
     check(answer.error_code, None)
@@ -185,8 +187,8 @@ def _create(options: argparse.Namespace) -> int:
     if options.out is not None and options.out.exists():
         raise Failure(f"{options.out} exists: it is not overwritten")
     renewers = [
-        CreateDelegationTokenRequest.CreatableRenewers(principal_type=who.type, principal_name=who.name)
-        for who in map(parse_principal, options.renewer)
+        CreateDelegationTokenRequest.CreatableRenewers(principal_type=principal.type, principal_name=principal.name)
+        for principal in map(parse_principal, options.renewer)
     ]
     request = CreateDelegationTokenRequest(
         owner_principal_type=owner.type if owner else None,

@@ -208,24 +208,24 @@ def _remove(options: argparse.Namespace) -> int:
         for name in names:
             if name not in users:
                 raise _no_user(name, describe_users(admin))
-        gone = {name: [kind for kind in mechanisms_of(options) if kind in users[name]] for name in names}
-        for name, mechanisms in gone.items():
+        removed = {name: [kind for kind in mechanisms_of(options) if kind in users[name]] for name in names}
+        for name, mechanisms in removed.items():
             if not mechanisms:
                 raise Failure(f"user {name} logs in by {_names(users[name])} alone")
-            asks = not (options.dry_run or options.yes)
-            if asks and not confirmed(f"Remove user {name}, by {_names(mechanisms)}?"):
+            needs_confirmation = not (options.dry_run or options.yes)
+            if needs_confirmation and not confirmed(f"Remove user {name}, by {_names(mechanisms)}?"):
                 raise Failure(f"user {name} was not removed")
         admin.connection.restart_timeout()
         deletions = [
             AlterUserScramCredentialsRequest.ScramCredentialDeletion(name=name, mechanism=mechanism.value)
-            for name, mechanisms in gone.items()
+            for name, mechanisms in removed.items()
             for mechanism in mechanisms
         ]
         if not options.dry_run:
             _alter(admin, AlterUserScramCredentialsRequest(deletions=deletions, upsertions=[]))
     done = "Would remove" if options.dry_run else "Removed"
     with Results(options) as results:
-        for name, mechanisms in gone.items():
+        for name, mechanisms in removed.items():
             by: list[Json] = [mechanism.mechanism_name for mechanism in mechanisms]
             results.add(
                 {"user": name, "mechanisms": by, "dry_run": options.dry_run},

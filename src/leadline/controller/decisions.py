@@ -97,7 +97,7 @@ class Decisions:
             replicas = [replica for tp, partition in portion for replica in self._begin_states(tp, partition)]
             online = [replica for replica in replicas if self.state.replica_state(replica) is ReplicaState.ONLINE]
             self.transitions.move_replicas(online, ReplicaState.ONLINE)
-            offline += [it for it in replicas if self.state.replica_state(it) is not ReplicaState.ONLINE]
+            offline += [replica for replica in replicas if self.state.replica_state(replica) is not ReplicaState.ONLINE]
             yield
         yield from self._move_replicas(offline, ReplicaState.OFFLINE)
         yield from self._elect_offline()
@@ -290,7 +290,11 @@ class Decisions:
     def leaderless(self, topic: str) -> list[TopicPartition]:
         """The partitions of a topic that have no leader."""
         partitions = ((tp, self.state.partition(tp)) for tp in self.state.of_topic(topic))
-        return [tp for tp, it in partitions if it is None or it.decision is None or it.decision.leader == NO_LEADER]
+        return [
+            tp
+            for tp, partition in partitions
+            if partition is None or partition.decision is None or partition.decision.leader == NO_LEADER
+        ]
 
     # Topics
 
@@ -386,7 +390,7 @@ class Decisions:
         leader = NO_LEADER if partition.decision is None else partition.decision.leader
         preferred = partition.assigned.replicas[0]
         if self.state.is_alive(leader) if unclean else leader == preferred:
-            raise ElectionNotNeeded(ElectionNotNeeded.usual)
+            raise ElectionNotNeeded(ElectionNotNeeded.default_message)
         if unclean:
             elected = self.transitions.bring_online((tp,), self.transitions.elect_unclean)
         else:

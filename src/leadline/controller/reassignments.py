@@ -114,7 +114,7 @@ class Reassignments:
     def _reassign(self, tp: TopicPartition, to: Target) -> None:
         partition = self.state.partition(tp)
         if to is None and (partition is None or not is_reassigning(partition.assigned)):
-            raise NoReassignmentInProgress(NoReassignmentInProgress.usual)
+            raise NoReassignmentInProgress(NoReassignmentInProgress.default_message)
         if partition is None or not partition.assigned.replicas or self.state.is_deleting(tp):
             raise UnknownTopicOrPartition("The partition does not exist.")
         assigned = reassigned(partition.assigned, origin(partition.assigned) if to is None else to)

@@ -59,7 +59,7 @@ class ChangeNotifications:
     async def start(self) -> None:
         """Load after this: no later notification is missed."""
         self._watches = [
-            await self._tree.watch_children(self._path, lambda event: self._look(event)),
+            await self._tree.watch_children(self._path, lambda event: self._schedule_read(event)),
             self._tree.watch_session(self._session),
         ]
         self._last = max(await self._numbers(), default=-1)
@@ -78,14 +78,14 @@ class ChangeNotifications:
     async def _check(self) -> None:
         """After the notifications that are there, so that none of them is taken for missing."""
         self._is_check_due = True
-        self._look()
+        self._schedule_read()
 
     def _session(self, state: SessionState) -> None:
         if state is SessionState.CONNECTED:
             self._is_behind = True
-            self._look()
+            self._schedule_read()
 
-    def _look(self, event: Event | None = None) -> None:
+    def _schedule_read(self, event: Event | None = None) -> None:
         self._again = True
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read_all(), name=f"notifications of {self._path}")

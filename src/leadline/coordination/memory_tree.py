@@ -141,7 +141,7 @@ class MemoryTree:
 
     def deliver(self, events: Sequence[Event]) -> None:
         watches = self._watches
-        watched = [it for it in events if watches.has_watch(it.path) or watches.has_children_watch(it.path)]
+        watched = [event for event in events if watches.has_watch(event.path) or watches.has_children_watch(event.path)]
         if watched:
             self.call_soon(watches.notify, watched)
 

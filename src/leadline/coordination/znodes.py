@@ -226,7 +226,7 @@ class PartitionStateNode(NamedTuple):
 
 
 # What nearly all of them look like. A controller reads and writes hundreds of thousands.
-_USUAL_STATE = re.compile(
+_COMMON_STATE = re.compile(
     rb'{"controller_epoch":N,"leader":(-1|N),"version":1,"leader_epoch":N,"isr":\[(N(?:,N)*)\]}'.replace(
         b":N", rb":(N)"
     ).replace(b"N", rb"(?:0|[1-9][0-9]{0,8})")
@@ -243,8 +243,8 @@ def encode_state(state: PartitionStateNode) -> bytes:
 
 
 def decode_state(tp: TopicPartition, data: bytes) -> PartitionStateNode:
-    if (usual := _USUAL_STATE.fullmatch(data)) is not None:
-        controller_epoch, leader, leader_epoch, isr = usual.groups()
+    if (match := _COMMON_STATE.fullmatch(data)) is not None:
+        controller_epoch, leader, leader_epoch, isr = match.groups()
         return PartitionStateNode(
             int(leader), int(leader_epoch), tuple(map(int, isr.split(b","))), int(controller_epoch)
         )

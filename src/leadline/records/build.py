@@ -164,8 +164,8 @@ def recompressed(
 
 def empty(header: Header) -> bytearray:
     """The header of a batch all of whose records are gone; it keeps a producer's last sequence known."""
-    gone = header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL)
-    return _frame(header._replace(attributes=gone, base_timestamp=NO_TIMESTAMP, record_count=0), b"")
+    dropped_bits = header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL)
+    return _frame(header._replace(attributes=dropped_bits, base_timestamp=NO_TIMESTAMP, record_count=0), b"")
 
 
 def _base_timestamp(fields: BatchFields, first: int) -> int:

@@ -24,15 +24,15 @@ class FetchingBroker(NamedTuple):
     epoch: int
 
 
-def offsets_request(asks: Mapping[TopicPartition, AskOffset], me: FetchingBroker) -> ListOffsetsRequest:
+def offsets_request(questions: Mapping[TopicPartition, AskOffset], me: FetchingBroker) -> ListOffsetsRequest:
     request = ListOffsetsRequest(replica_id=me.id)
-    for name, partitions in by_topic(asks).items():
+    for name, partitions in by_topic(questions).items():
         topic = ListOffsetsRequest.ListOffsetsTopic(name=name)
         topic.partitions = [
             ListOffsetsRequest.ListOffsetsPartition(
                 partition_index=tp.partition,
-                current_leader_epoch=asks[tp].current_leader_epoch,
-                timestamp=asks[tp].timestamp,
+                current_leader_epoch=questions[tp].current_leader_epoch,
+                timestamp=questions[tp].timestamp,
             )
             for tp in partitions
         ]
@@ -61,7 +61,7 @@ def fetch_request(
             built.topics.append(last)
         last.partitions.append(_fetch_partition(position))
     forgotten = request.forgotten + (request.replaced if request.by_id else [])
-    built.forgotten_topics_data = [_forgotten(gone) for gone in forgotten]
+    built.forgotten_topics_data = [_forgotten(partition) for partition in forgotten]
     return built
 
 
@@ -76,9 +76,9 @@ def _fetch_partition(position: FetchPosition) -> FetchRequest.FetchPartition:
     )
 
 
-def _forgotten(gone: ForgottenPartition) -> FetchRequest.ForgottenTopic:
-    topic_id = TopicId(bytes=gone.topic_id)
-    return FetchRequest.ForgottenTopic(topic=gone.tp.topic, topic_id=topic_id, partitions=[gone.tp.partition])
+def _forgotten(forgotten: ForgottenPartition) -> FetchRequest.ForgottenTopic:
+    topic_id = TopicId(bytes=forgotten.topic_id)
+    return FetchRequest.ForgottenTopic(topic=forgotten.tp.topic, topic_id=topic_id, partitions=[forgotten.tp.partition])
 
 
 def fits_fast_path(request: FetchSessionRequest) -> bool:

@@ -70,7 +70,7 @@ class FetchSession:
             request = FetchSessionRequest(self.id, self.epoch, dict(self.positions), [], [], by_id)
         else:
             if forgotten:
-                by_id = by_id and all(gone.topic_id != NO_TOPIC_ID for gone in forgotten)
+                by_id = by_id and all(partition.topic_id != NO_TOPIC_ID for partition in forgotten)
             request = FetchSessionRequest(self.id, self.epoch, named, forgotten, replaced, by_id)
         return request if self.positions or request.forgotten else None
 

@@ -99,7 +99,7 @@ class Fetcher:
         self._why = ""  # the reason that was logged last
         self._appended_bytes = 0  # since other tasks last ran
         self._client: LeaderClient | None = None
-        self._woken = asyncio.Event()
+        self._wake_up = asyncio.Event()
         self._waiting: FetchSessionRequest | None = None  # the one that the leader has not answered
         self._cancelling: asyncio.TimerHandle | None = None
         self._was_cancelled = False  # the fetch under way, by this broker itself
@@ -112,7 +112,7 @@ class Fetcher:
             await self._carry_out(tp, followed, effects)
             self.followed[tp] = followed
             self._due[tp] = None
-        self._woken.set()
+        self._wake_up.set()
         if self._waiting is not None and self._cancelling is None:
             loop = asyncio.get_running_loop()
             self._cancelling = loop.call_later(CANCEL_S, self._cancel, self._waiting)
@@ -154,7 +154,7 @@ class Fetcher:
 
     async def _run(self) -> None:
         while not self._stopped:
-            self._woken.clear()
+            self._wake_up.clear()
             if self._unflushed:
                 await self._wait_for_flushes()
             now_ms = self._clock.now_ms()
@@ -233,7 +233,7 @@ class Fetcher:
         due = min((*self._resting.values(), *held_back), default=None)
         with suppress(TimeoutError):
             async with asyncio.timeout(None if due is None else (due - now_ms) / 1000):
-                await self._woken.wait()
+                await self._wake_up.wait()
 
     def _lost(self, requests: FollowerRequests, why: str) -> None:
         if why != self._why:
@@ -255,19 +255,21 @@ class Fetcher:
         if request is not None:
             await self._fetch(self._client, requests, request, timeout_s)
 
-    async def _ask_offsets(self, client: LeaderClient, asks: dict[TopicPartition, AskOffset], timeout_s: float) -> None:
-        request = offsets_request(asks, self._me())
+    async def _ask_offsets(
+        self, client: LeaderClient, questions: dict[TopicPartition, AskOffset], timeout_s: float
+    ) -> None:
+        request = offsets_request(questions, self._me())
         answer = await client.ask(request, ListOffsetsResponse, LIST_OFFSETS, timeout_s)
         async with self.changing:
-            self._due.update(dict.fromkeys(asks))
+            self._due.update(dict.fromkeys(questions))
             for topic in answer.topics:
                 for part in topic.partitions:
                     tp = TopicPartition(topic.name, part.partition_index)
                     followed = self.followed.get(tp)
-                    if followed is not None and tp in asks:
+                    if followed is not None and tp in questions:
                         state, now_ms = followed.state, self._clock.now_ms()
                         effects = state.received_offset(
-                            asks[tp], part.error_code, part.offset, followed.replica.log, now_ms
+                            questions[tp], part.error_code, part.offset, followed.replica.log, now_ms
                         )
                         await self._carry_out(tp, followed, effects)
 

@@ -156,8 +156,8 @@ class FollowerState:
         """From the same place on; where its log starts counts for the leader alone."""
         if self.state is not FetchState.FETCHING or now_ms < self.rests_until_ms:
             return False
-        asks = (self.topic_id, self.partition, self.leader_epoch, self.offset, self.last_fetched_epoch)
-        return position[:5] == asks
+        current = (self.topic_id, self.partition, self.leader_epoch, self.offset, self.last_fetched_epoch)
+        return position[:5] == current
 
     def received_offset(
         self, question: AskOffset, error_code: int, offset: Offset, log: OwnLog, now_ms: int

@@ -78,9 +78,9 @@ class History:
 
     def decided(self, before: Sequence[BrokerId], now: LeaderAndIsr, replicas: Sequence[BrokerId], now_ms: int) -> None:
         """The controller elected the same leader again, perhaps with another ISR. It gives no reason."""
-        gone = [replica for replica in before if replica not in now.isr]
-        dropped = [replica for replica in gone if replica not in replicas]
-        away = [replica for replica in gone if replica in replicas]
+        removed = [replica for replica in before if replica not in now.isr]
+        dropped = [replica for replica in removed if replica not in replicas]
+        away = [replica for replica in removed if replica in replicas]
         reasons = [f"{_named(dropped)} no longer assigned"] if dropped else []
         reasons += [f"{_named(away)} away, shutting down, or with a failed disk"] if away else []
         why = f"the controller took out {'; '.join(reasons)}" if reasons else "the controller decided so"

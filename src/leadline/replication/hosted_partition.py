@@ -215,9 +215,9 @@ class HostedPartition:
             leader.min_isr = self.log.config.min_insync_replicas
             self._carry_out(leader.shrink(self._clock.now_ms(), silent))
 
-    def brokers_left(self, gone: Collection[BrokerId]) -> None:
+    def brokers_left(self, brokers: Collection[BrokerId]) -> None:
         if self.leader_state is not None:
-            self._carry_out(self.leader_state.brokers_left(gone, self._clock.now_ms()))
+            self._carry_out(self.leader_state.brokers_left(brokers, self._clock.now_ms()))
 
     def isr_answered(self, proposed: Proposed, decision: Decision) -> None:
         """The controller's answer to a proposal."""

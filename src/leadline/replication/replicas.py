@@ -292,8 +292,8 @@ class Replicas:
         if (hosted := self.hosted.get(tp)) is not None:
             hosted.isr_answered(proposed, decision)
 
-    def _logs_offline(self, gone: list[TopicPartition]) -> None:
-        for tp in gone:
+    def _logs_offline(self, tps: list[TopicPartition]) -> None:
+        for tp in tps:
             if (hosted := self.hosted.get(tp)) is not None:
                 hosted.dismiss(StorageError(hosted.log.why_offline))
                 self._resign(tp, hosted)

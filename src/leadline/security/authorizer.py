@@ -288,7 +288,7 @@ def _client_keys(principal: str, host: str) -> list[tuple[str, str]]:
     """Which principals and hosts of entries mean this client."""
     principals = dict.fromkeys((principal, WILDCARD_PRINCIPAL))
     hosts = dict.fromkeys((host, WILDCARD_HOST))
-    return [(who, where) for who in principals for where in hosts]
+    return [(principal, where) for principal in principals for where in hosts]
 
 
 class ClientPermissions:

@@ -27,7 +27,7 @@ MOST_LINES = 60
 
 class TraceEvent(NamedTuple):
     at_s: float
-    who: str
+    process: str
     text: str
     where: str = ""  # file:line of the code, as far as it is known
     tp: TopicPartition | None = None
@@ -50,13 +50,13 @@ class Trace(logging.Handler):
         simulation.history.on_acknowledged = self._acknowledged
         simulation.on_line = self._add_line
 
-    def _add(self, who: str, text: str, **rest: object) -> None:
-        self.events.append(TraceEvent(self._loop.time(), who, text, **rest))  # type: ignore[arg-type]
+    def _add(self, process: str, text: str, **rest: object) -> None:
+        self.events.append(TraceEvent(self._loop.time(), process, text, **rest))  # type: ignore[arg-type]
 
     def _add_line(self, line: str) -> None:
-        who, _, text = line.partition(" ")
-        if who.rstrip(":").startswith("broker-"):
-            self._add(who.rstrip(":"), text)
+        process, _, text = line.partition(" ")
+        if process.rstrip(":").startswith("broker-"):
+            self._add(process.rstrip(":"), text)
         else:
             self._add("", line)
 
@@ -65,8 +65,8 @@ class Trace(logging.Handler):
         if process is not None and record.name.startswith("leadline"):
             tps = (tp for tp in self._simulation.all_partitions if re.search(rf"\b{re.escape(str(tp))}\b", message))
             where = _place(record.pathname, record.lineno, sys._getframe())
-            who, is_warning = process.name.partition(".")[0], record.levelno >= logging.WARNING
-            self._add(who, message, where=where, tp=next(tps, None), is_warning=is_warning)
+            name, is_warning = process.name.partition(".")[0], record.levelno >= logging.WARNING
+            self._add(name, message, where=where, tp=next(tps, None), is_warning=is_warning)
 
     def _requested(self, operations: Sequence[Operation]) -> None:
         frame: FrameType | None = sys._getframe()
@@ -129,7 +129,7 @@ def story_of(events: Iterable[TraceEvent], violation: str) -> Iterator[str]:
     if left_out > 0:
         yield f"{'...':>10}  {left_out} earlier lines"
     for event in relevant[-MOST_LINES:]:
-        line = f"{event.at_s:8.3f} s  {event.who:<12} {event.text}"
+        line = f"{event.at_s:8.3f} s  {event.process:<12} {event.text}"
         place = f"[{event.where}]" if event.where else ""
         if len(line) + len(place) + 2 <= WIDTH:
             yield f"{line}  {place}".rstrip()
@@ -151,6 +151,6 @@ def _relevant(events: Sequence[TraceEvent], violation: str) -> Iterator[TraceEve
             is_shown = str(event.tp) == name
         else:
             is_shown = not event.where or event.is_warning
-        if is_shown and f"{event.who} {event.text}" != last_text:
-            last_text = f"{event.who} {event.text}"
+        if is_shown and f"{event.process} {event.text}" != last_text:
+            last_text = f"{event.process} {event.text}"
             yield event

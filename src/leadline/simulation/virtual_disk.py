@@ -282,16 +282,16 @@ class MountedDisk:
         node = self._node(source)
         parent, name = self._parent(source)
         other, new_name = self._parent(target)
-        there = other.entries.get(new_name)
-        if isinstance(there, Directory) and there.entries:
+        replaced = other.entries.get(new_name)
+        if isinstance(replaced, Directory) and replaced.entries:
             _refuse(errno.ENOTEMPTY, target)
         self._changing(parent)
         if other is not parent:
             self._changing(other)
         del parent.entries[name]
         other.entries[new_name] = node
-        if isinstance(there, VirtualFile):
-            self._disk.used_bytes -= len(there.data)
+        if isinstance(replaced, VirtualFile):
+            self._disk.used_bytes -= len(replaced.data)
         self._came(RENAME)
 
     def sync_dir(self, path: str, /) -> None:

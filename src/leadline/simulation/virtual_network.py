@@ -273,8 +273,8 @@ class VirtualListeningSocket:
 class _Connection:
     """The processes at both ends, so that each notices when the other ends."""
 
-    def __init__(self, client: Process | None, server: Process | None, there: Stream, back: Stream) -> None:
-        self.client, self.server, self.there, self.back = client, server, there, back
+    def __init__(self, client: Process | None, server: Process | None, to_server: Stream, to_client: Stream) -> None:
+        self.client, self.server, self.to_server, self.to_client = client, server, to_server, to_client
 
 
 class VirtualNetwork:
@@ -325,12 +325,12 @@ class VirtualNetwork:
             del self.listening[address]
         for connection in self._connections:
             if connection.client is process or connection.server is process:
-                connection.there.reset()
-                connection.back.reset()
+                connection.to_server.reset()
+                connection.to_client.reset()
         self._forget_dead()
 
     def _forget_dead(self) -> None:
-        self._connections = [c for c in self._connections if not (c.there.is_closed and c.back.is_closed)]
+        self._connections = [c for c in self._connections if not (c.to_server.is_closed and c.to_client.is_closed)]
 
     # Ports
 
@@ -339,12 +339,12 @@ class VirtualNetwork:
 
     def add_connection(self, host: str, listening: VirtualListeningSocket) -> tuple[Stream, Stream, int]:
         target = listening.address[0]
-        there, back = Stream(self, host, target), Stream(self, target, host)
+        to_server, to_client = Stream(self, host, target), Stream(self, target, host)
         self._ports += 1
         if len(self._connections) > 1000:
             self._forget_dead()
-        self._connections.append(_Connection(CURRENT.get(), listening.process, there, back))
-        return there, back, self._ports
+        self._connections.append(_Connection(CURRENT.get(), listening.process, to_server, to_client))
+        return to_server, to_client, self._ports
 
 
 class HostNetwork:
@@ -367,11 +367,11 @@ class HostNetwork:
         await self._cross(host, self._host)
         if listening is None or network.listening.get((host, port)) is not listening:
             raise ConnectionRefusedError(111, f"{host}:{port} refuses connections")
-        there, back, client_port = network.add_connection(self._host, listening)
+        to_server, to_client, client_port = network.add_connection(self._host, listening)
         made = protocol()
-        transport = VirtualTransport(made, back, there)
+        transport = VirtualTransport(made, to_client, to_server)
         made.connection_made(transport)
-        listening.add(VirtualSocket(there, back, listening.files), self._host, client_port)
+        listening.add(VirtualSocket(to_server, to_client, listening.files), self._host, client_port)
         return made
 
     async def _cross(self, source: str, target: str) -> None:

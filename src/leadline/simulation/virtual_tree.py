@@ -205,7 +205,7 @@ class _Call(NamedTuple):
     may_repeat: bool
 
 
-class _Line:
+class _MessageQueue:
     """Messages one way, in their order. While the way is closed they wait: TCP sends them again."""
 
     RETRY_S = 0.2
@@ -242,9 +242,12 @@ class VirtualTree:
         self._watches, self._session_watches = Watches(self._loop), SessionWatches(self._loop)
         self._calls: deque[_Call] = deque()  # not yet answered, in their order
         self._is_connected = True
-        there, back = partial(ensemble.network.delay_s, host, HOST), partial(ensemble.network.delay_s, HOST, host)
-        self._to_server = _Line(self._loop, there, partial(ensemble.is_reached_by, host), ensemble.process)
-        self._to_client = _Line(self._loop, back, partial(ensemble.reaches, host), process)
+        delay_to_server = partial(ensemble.network.delay_s, host, HOST)
+        delay_to_client = partial(ensemble.network.delay_s, HOST, host)
+        self._to_server = _MessageQueue(
+            self._loop, delay_to_server, partial(ensemble.is_reached_by, host), ensemble.process
+        )
+        self._to_client = _MessageQueue(self._loop, delay_to_client, partial(ensemble.reaches, host), process)
         self._heard_by_server_s = self._heard_by_client_s = self._loop.time()
         self._is_closed = False
         ensemble.clients.append(self)
@@ -374,11 +377,11 @@ class VirtualTree:
         """By neither side: what both hear of each other."""
         now_s, ensemble = self._loop.time(), self._ensemble
         runs = not self._process.is_dead and not self._process.is_paused and not self._is_closed
-        is_heard = runs and ensemble.is_reached_by(self.host)
-        hears = runs and ensemble.reaches(self.host)
-        if self._is_connected and is_heard:
+        is_server_reached = runs and ensemble.is_reached_by(self.host)
+        is_client_reached = runs and ensemble.reaches(self.host)
+        if self._is_connected and is_server_reached:
             self._heard_by_server_s = now_s
-        if self._is_connected and is_heard and hears:
+        if self._is_connected and is_server_reached and is_client_reached:
             self._heard_by_client_s = now_s
         if ensemble.is_down:
             self._heard_by_server_s = now_s  # the next leader gives each session its whole time
@@ -391,11 +394,11 @@ class VirtualTree:
                 return
         elif runs:
             context = self._process.context.copy()
-            if self._is_connected and self.session not in ensemble.sessions and hears:
+            if self._is_connected and self.session not in ensemble.sessions and is_client_reached:
                 self._loop.call_soon(self._expired, context=context)
             elif self._is_connected and now_s >= self._heard_by_client_s + self._timeout_s * 2 / 3:
                 self._loop.call_soon(self._lost, context=context)
-            elif not self._is_connected and is_heard and hears:
+            elif not self._is_connected and is_server_reached and is_client_reached:
                 self._loop.call_soon(self._reconnected, context=context)
         self._loop.call_later(self._timeout_s / TICKS, self._tick)
 

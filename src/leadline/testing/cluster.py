@@ -108,9 +108,8 @@ class LocalCluster:
         self._has_ended = False
 
     def __repr__(self) -> str:
-        return (
-            f"<cluster of {len(self.ids)}: {', '.join(f'{it.id} {it.state.value}' for it in self._brokers.values())}>"
-        )
+        states = ", ".join(f"{broker.id} {broker.state.value}" for broker in self._brokers.values())
+        return f"<cluster of {len(self.ids)}: {states}>"
 
     # Its life
 
@@ -225,11 +224,11 @@ class LocalCluster:
         """All brokers that run know the broker, and it knows them, with their controller."""
         if len(self.ids) == 1:
             return
-        running = [it for it in self._brokers.values() if it.is_running]
+        running = [broker for broker in self._brokers.values() if broker.is_running]
 
         def is_joined() -> bool:
-            ids = {it.id for it in running}
-            return all(it.run(lambda broker: _knows(broker.metadata, ids)) for it in running)
+            ids = {broker.id for broker in running}
+            return all(local.run(lambda broker: _knows(broker.metadata, ids)) for local in running)
 
         if self.network.is_whole:  # else some brokers may never hear of others
             self.wait_for(is_joined, f"broker {id} has joined the cluster")
@@ -241,11 +240,13 @@ class LocalCluster:
 
     def _living(self) -> list[LocalBroker]:
         """With paused ones."""
-        return [it for it in self._brokers.values() if it.state in (BrokerState.RUNNING, BrokerState.PAUSED)]
+        return [
+            broker for broker in self._brokers.values() if broker.state in (BrokerState.RUNNING, BrokerState.PAUSED)
+        ]
 
     def _client_addresses(self) -> dict[int, tuple[str, int]]:
-        running = [it for it in self._brokers.values() if it.is_running]
-        parts = {it.id: it.address.rpartition(":") for it in running}
+        running = [broker for broker in self._brokers.values() if broker.is_running]
+        parts = {broker.id: broker.address.rpartition(":") for broker in running}
         return {id: (host, int(port)) for id, (host, _, port) in parts.items()}
 
     # The clock
@@ -256,7 +257,7 @@ class LocalCluster:
             self._step(seconds / steps)
 
     def _step(self, seconds: float) -> None:
-        running = [it for it in self._brokers.values() if it.is_running]
+        running = [broker for broker in self._brokers.values() if broker.is_running]
         for broker in running:
             broker.call(broker.loop.hold_timers, seconds)
         before_s = self.clock.monotonic_s()
@@ -274,9 +275,9 @@ class LocalCluster:
     def _settle(self, running: Sequence[LocalBroker], before_s: float) -> None:
         """Wait until brokers that fetch from others have fetched again."""
         deadline = time.monotonic() + SETTLE_S
-        ids = {it.id for it in running}
+        ids = {broker.id for broker in running}
         while time.monotonic() < deadline:
-            links = [(leader, it.id) for it in running for leader in it.run(_leaders_followed) & ids]
+            links = [(leader, broker.id) for broker in running for leader in broker.run(_leaders_followed) & ids]
             links = [link for link in links if not self.network.is_cut(*link) and not self.network.is_cut(*link[::-1])]
             if all(self.requests.fetched_s.get(link, math.inf) > before_s for link in links):
                 return
@@ -304,7 +305,7 @@ class LocalCluster:
     def controller(self) -> LocalBroker:
         """The broker that is the controller at the moment."""
         for broker in self._brokers.values():
-            if broker.is_running and broker.run(lambda it: it.controller.is_active):
+            if broker.is_running and broker.run(lambda node: node.controller.is_active):
                 return broker
         raise ClusterError("no broker that runs is the controller: wait for the next election")
 
@@ -345,7 +346,7 @@ class LocalCluster:
         names: set[str] = set()
         for broker in self._brokers.values():
             if broker.is_running:
-                names |= broker.run(lambda it: set(it.metadata.topics))
+                names |= broker.run(lambda node: set(node.metadata.topics))
         return sorted(topic for topic in names if not topic.startswith("__"))
 
     def produce(
@@ -423,7 +424,7 @@ class LocalCluster:
         newest: tuple[int, int, tuple[int, ...]] | None = None
         for broker in self._brokers.values():
             if broker.is_running:
-                state = broker.run(lambda it: _state_of(it.metadata, topic, partition))
+                state = broker.run(lambda node: _state_of(node.metadata, topic, partition))
                 if state is not None and (newest is None or state[0] > newest[0]):
                     newest = state
         if newest is None:
@@ -437,16 +438,16 @@ class LocalCluster:
         reports: dict[TopicPartition, dict[int, dict[str, Any]]] = {}
         for broker in self._brokers.values():
             if broker.is_running:
-                for tp, report in broker.run(lambda it: _reports(it, topic, partition)).items():
+                for tp, report in broker.run(lambda node: _reports(node, topic, partition)).items():
                     reports.setdefault(tp, {})[broker.id] = report
         if not reports:
             raise ClusterError(f"no broker that runs has {topic}: the topics are {', '.join(self.topics)}")
-        absent = {it.id: it.state.value for it in self._brokers.values() if not it.is_running}
+        absent = {broker.id: broker.state.value for broker in self._brokers.values() if not broker.is_running}
         return "\n\n".join(explanation_of(tp, own, absent) for tp, own in sorted(reports.items()))
 
     def snapshot(self, path: str | os.PathLike[str]) -> None:
         """Write a snapshot to a new folder: `LocalCluster(snapshot=path)` starts from it."""
-        living = [it for it in self._living() if it.is_running]
+        living = [broker for broker in self._living() if broker.is_running]
         if len(living) < len(self.ids):
             raise ClusterError(f"a snapshot needs all brokers: {self!r}")
         for broker in living:

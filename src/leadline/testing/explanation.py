@@ -46,11 +46,10 @@ def _replica(report: Mapping[str, Any]) -> str:
 def _elections(reports: Mapping[int, Mapping[str, Any]]) -> "list[tuple[int, str]]":
     """Each election once: every broker reports it."""
     first: dict[int, Mapping[str, Any]] = {}
-    for election in sorted(
-        (it for report in reports.values() for it in report["history"]["elections"]), key=lambda it: it["at_ms"]
-    ):
+    elections = [election for report in reports.values() for election in report["history"]["elections"]]
+    for election in sorted(elections, key=lambda election: election["at_ms"]):
         first.setdefault(election["epoch"], election)
-    return [(it["at_ms"], _election(it)) for it in first.values()]
+    return [(election["at_ms"], _election(election)) for election in first.values()]
 
 
 def _election(election: Mapping[str, Any]) -> str:
@@ -61,16 +60,12 @@ def _election(election: Mapping[str, Any]) -> str:
 
 def _events(broker: int, history: Mapping[str, Any]) -> "list[tuple[int, str]]":
     events = [
-        (it["at_ms"], f"in sync {_ids(it['after'])} instead of {_ids(it['before'])}: {it['why']}")
-        for it in history["isr_changes"]
+        (change["at_ms"], f"in sync {_ids(change['after'])} instead of {_ids(change['before'])}: {change['why']}")
+        for change in history["isr_changes"]
     ]
-    events += [
-        (
-            it["at_ms"],
-            f"broker {broker} removed offsets from {it['to_offset']} on: its leader, broker {it['leader']}, lacks them",
-        )
-        for it in history["truncations"]
-    ]
+    for cut in history["truncations"]:
+        leader = f"its leader, broker {cut['leader']}, lacks them"
+        events.append((cut["at_ms"], f"broker {broker} removed offsets from {cut['to_offset']} on: {leader}"))
     return events
 
 

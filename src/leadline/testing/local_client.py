@@ -112,7 +112,9 @@ class LocalClient:
             name=topic,
             num_partitions=partitions,
             replication_factor=replication_factor,
-            configs=[CreateTopicsRequest.CreateableTopicConfig(name=name, value=it) for name, it in configs.items()],
+            configs=[
+                CreateTopicsRequest.CreateableTopicConfig(name=name, value=value) for name, value in configs.items()
+            ],
         )
         request = CreateTopicsRequest(topics=[spec], timeout_ms=int(REQUEST_S * 1000))
 
@@ -229,7 +231,9 @@ class LocalClient:
                 return await self._fetch(tp, at, committed)
 
             data = await self._repeated(f"{tp} cannot be read", fetch, timeout_s)
-            aborted = {it.producer_id: it.first_offset for it in data.aborted_transactions or ()} if committed else {}
+            aborted = (
+                {txn.producer_id: txn.first_offset for txn in data.aborted_transactions or ()} if committed else {}
+            )
             after = _consumed(tp, bytes(data.records or b""), offset, end, aborted, records)  # type: ignore[arg-type]
             if after == offset:
                 break  # compaction or a deletion has left nothing behind
@@ -285,4 +289,8 @@ def _check(code: int, message: str | None) -> None:
 
 
 def _text(error: WireError) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else f"{type(error).__name__} {type(error).usual}".strip()
+    return (
+        f"{type(error).__name__}: {error}"
+        if str(error)
+        else f"{type(error).__name__} {type(error).default_message}".strip()
+    )

@@ -107,7 +107,7 @@ class ClusterRequests:
 
     def _remove(self, rule: RequestRule) -> None:
         with self._lock:
-            self._rules = [it for it in self._rules if it is not rule]
+            self._rules = [other for other in self._rules if other is not rule]
 
     def clear(self) -> None:
         """Remove all rules."""
@@ -120,11 +120,11 @@ class ClusterRequests:
         """The last requests of clients, the oldest first."""
         checked_api(api)
         return [
-            it
-            for it in list(self._recent)
-            if api in (None, it.api)
-            and client_id in (None, it.client_id)
-            and (topic is None or any(part.topic == topic for part in it.parts))
+            request
+            for request in list(self._recent)
+            if api in (None, request.api)
+            and client_id in (None, request.client_id)
+            and (topic is None or any(part.topic == topic for part in request.parts))
         ]
 
     def lines(self, most: int = 40) -> list[str]:
@@ -135,7 +135,7 @@ class ClusterRequests:
                 groups[-1] = request, groups[-1][1] + 1
             else:
                 groups.append((request, 1))
-        lines = [(it.line(error_name), count) for it, count in groups[-most:]]
+        lines = [(request.line(error_name), count) for request, count in groups[-most:]]
         return [line if count == 1 else f"{line}  ({count} times)" for line, count in lines]
 
     # For brokers
@@ -253,7 +253,7 @@ class _Disturbed:
         failed = error_response(request, ProduceResponse, code, names, {})
         assert isinstance(failed, ProduceResponse)
         served_parts = {
-            topic.name: [it for it in topic.partition_data if not names(NamedPart(topic.name, it.index))]
+            topic.name: [part for part in topic.partition_data if not names(NamedPart(topic.name, part.index))]
             for topic in request.topic_data
         }
         rest = ProduceRequest(
@@ -299,9 +299,9 @@ def _complete(response: FetchResponse, rule: RequestRule) -> None:
 
 def _put_results(failed: ProduceResponse, served: ProduceResponse) -> None:
     """What was served takes the place of nothing."""
-    results = {(topic.name, it.index): it for topic in served.responses for it in topic.partition_responses}
+    results = {(topic.name, part.index): part for topic in served.responses for part in topic.partition_responses}
     for topic in failed.responses:
-        topic.partition_responses = [results.get((topic.name, it.index), it) for it in topic.partition_responses]
+        topic.partition_responses = [results.get((topic.name, part.index), part) for part in topic.partition_responses]
 
 
 def _whole(reply: Reply) -> bytes:

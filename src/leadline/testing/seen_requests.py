@@ -79,7 +79,7 @@ class SeenRequest:
     def line(self, name_of_error: Callable[[int], str]) -> str:
         """For the report of a test that fails."""
         at = moment_text(self.at_ms)
-        names = [it.topic if it.partition is None else f"{it.topic}-{it.partition}" for it in self.parts]
+        names = [part.topic if part.partition is None else f"{part.topic}-{part.partition}" for part in self.parts]
         more = f" and {len(names) - SHOWN_PARTS} more" if len(names) > SHOWN_PARTS else ""
         errors = ", ".join(sorted(map(name_of_error, self.error_codes())))
         result = "no response yet" if self.took_s is None else f"{self.took_s * 1000:.0f} ms"

@@ -77,7 +77,7 @@ def _fields_of(objects: list[dict[str, Any]]) -> dict[str, FieldSummary]:
             fields.setdefault(name, FieldSummary()).types[_json_type(content)] += 1
     for name, summary in fields.items():
         summary.is_optional = sum(summary.types.values()) < len(objects)
-        summary.fields = _fields_of([it[name] for it in objects if isinstance(it.get(name), dict)])
+        summary.fields = _fields_of([value[name] for value in objects if isinstance(value.get(name), dict)])
     return fields
 
 

@@ -39,8 +39,8 @@ class Struct:
     def __repr__(self) -> str:
         shown = (
             f"{name}={value!r}"
-            for (name, value), (_, usual) in zip(self._items(), self.DEFAULT._items(), strict=True)
-            if value != usual
+            for (name, value), (_, default) in zip(self._items(), self.DEFAULT._items(), strict=True)
+            if value != default
         )
         return f"{type(self).__qualname__}({', '.join(shown)})"
 

@@ -197,8 +197,8 @@ class _Writer:
             self._run.append(("x", ""))
             return
         self._flush()
-        usual = " and ".join(_is_default_at_first_sight(field, f"{value}.{field.name}") for field in fields)
-        with block(f"if {usual}:"):
+        all_default = " and ".join(_is_default_at_first_sight(field, f"{value}.{field.name}") for field in fields)
+        with block(f"if {all_default}:"):
             line(f"{self._out}.append(0)")
         with block("else:"):
             count, all_tags, one = self.source.fresh("k"), self.source.fresh("g"), self.source.fresh("g")

@@ -149,30 +149,30 @@ def encode_response(correlation_id: int, session_id: int, partitions: Iterable[F
         topics.setdefault(part.topic_id, []).append(part)
     assert len(topics) <= MOST_TOPICS
     pieces: list[Piece] = []
-    start = here = bytearray(_FRONT.pack(0, correlation_id, 0, 0, 0, session_id, len(topics) + 1))
+    start = out = bytearray(_FRONT.pack(0, correlation_id, 0, 0, 0, session_id, len(topics) + 1))
     size = -4
     for topic_id, parts in topics.items():
-        here += topic_id + write_varint(len(parts) + 1)
+        out += topic_id + write_varint(len(parts) + 1)
         for part in parts:
             records = part.records
-            here += _PARTITION.pack(
+            out += _PARTITION.pack(
                 part.partition, 0, part.high_watermark, part.last_stable_offset, part.log_start, 0, -1
             )
             if records is None:
-                here += _NO_RECORDS
+                out += _NO_RECORDS
             elif isinstance(records, BUFFERS):
-                here += write_varint(len(records) + 1)
-                here += records
-                here += _END
+                out += write_varint(len(records) + 1)
+                out += records
+                out += _END
             else:
-                here += write_varint(records.length + 1)
-                pieces += (here, records)
-                size += len(here) + records.length
-                here = bytearray(_END)
-        here += _END
-    here += _END
-    pieces.append(here)
-    _SIZE.pack_into(start, 0, size + len(here))
+                out += write_varint(records.length + 1)
+                pieces += (out, records)
+                size += len(out) + records.length
+                out = bytearray(_END)
+        out += _END
+    out += _END
+    pieces.append(out)
+    _SIZE.pack_into(start, 0, size + len(out))
     return pieces
 
 

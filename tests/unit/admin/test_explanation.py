@@ -95,8 +95,8 @@ def test_a_replica_that_does_not_copy_is_shown_with_the_reason() -> None:
 
 
 def test_the_state_of_a_leader_shows_the_isr_it_has_requested() -> None:
-    asks = LEADER | {"leads": LEADER["leads"] | {"asked_isr": [2]}}
-    assert states(explain_partition(reports(asks)))[2] == "leads, has requested 2 as in-sync replicas"
+    proposing = LEADER | {"leads": LEADER["leads"] | {"asked_isr": [2]}}
+    assert states(explain_partition(reports(proposing)))[2] == "leads, has requested 2 as in-sync replicas"
 
 
 def test_epochs_are_shown_with_leader_and_start_as_far_as_reported() -> None:

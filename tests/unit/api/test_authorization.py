@@ -226,13 +226,13 @@ def test_a_denied_client_is_refused(row: Row) -> None:
 
 
 def test_the_table_has_the_rows_that_stand_here_and_no_others() -> None:
-    here = {(row.request, row.part) for row in PARSED} | {(name, "") for name in OPEN}
-    there = {
+    tested = {(row.request, row.part) for row in PARSED} | {(name, "") for name in OPEN}
+    served = {
         (authorization.name, part)
         for authorization in AUTHORIZATION.values()
         for part in [requirement.part for requirement in authorization.requirements] or [""]
     }
-    assert there == here
+    assert served == tested
 
 
 def test_what_needs_nothing_says_why() -> None:

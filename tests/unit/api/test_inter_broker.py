@@ -155,8 +155,8 @@ class WaitingFetch:
     """Nothing but the wait."""
 
     def __init__(self) -> None:
-        self.woken, self.fresh = asyncio.Event(), dict[object, None]()
-        self.waiting: Callable[[], None] | None = self.woken.set
+        self.changed, self.fresh = asyncio.Event(), dict[object, None]()
+        self.waiting: Callable[[], None] | None = self.changed.set
 
 
 def test_a_waiting_fetch_is_served_across_epochs_of_the_same_leader(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_waiting_fetch_is_served_across_epochs_of_the_same_leader(tmp_path: Pa
         assert services.replicas.hosted[T0] is hosted
         assert hosted.leader.epoch == 1
         services.replicas.append(T0, batch(2))
-        await waiting.woken.wait()
+        await waiting.changed.wait()
         assert (hosted.log.high_watermark, [entry.epoch for entry in hosted.log.epochs.entries]) == (5, [0, 1])
 
     run(tmp_path, test)

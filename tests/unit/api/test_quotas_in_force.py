@@ -209,7 +209,9 @@ REQUESTS: list[tuple[Message, type[Message], int, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("request_", "kind", "version", "counts"), REQUESTS, ids=lambda it: type(it).__name__)
+@pytest.mark.parametrize(
+    ("request_", "kind", "version", "counts"), REQUESTS, ids=lambda request: type(request).__name__
+)
 def test_each_request_counts_with_the_time_that_it_took(
     request_: Message, kind: type[Message], version: int, counts: bool
 ) -> None:

@@ -160,15 +160,15 @@ def test_the_start_warns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_counts_of_denials_are_written_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[int] = []
+    checks: list[int] = []
     monkeypatch.setattr(access_control, "COUNTS_MS", 1)
-    monkeypatch.setattr(AuditLog, "flush_counts", lambda audit, now_ms: looks.append(now_ms))
+    monkeypatch.setattr(AuditLog, "flush_counts", lambda audit, now_ms: checks.append(now_ms))
 
     async def main() -> None:
         async with in_memory_broker(tmp_path, **SETTINGS):
-            await eventually(lambda: len(looks) >= 2)
-        ended = len(looks)
+            await eventually(lambda: len(checks) >= 2)
+        ended = len(checks)
         await asyncio.sleep(0)
-        assert len(looks) == ended
+        assert len(checks) == ended
 
     asyncio.run(main())

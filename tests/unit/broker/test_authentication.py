@@ -349,7 +349,7 @@ def test_a_peer_that_leaves_before_its_refusal_is_sent_causes_no_error(caplog: p
             peer.writer.transport.abort()
             await eventually(lambda: not net.connections)
             gc.collect()
-        assert not [it for it in caplog.records if it.levelno >= logging.ERROR]
+        assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
     run(test)
 
@@ -508,7 +508,9 @@ def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(
         async with server(security, client_context(tmp_path) if protocol.tls else None) as (net, client):
             peer = await client()
             peer.writer.write((400_000).to_bytes(4) + bytes(100_000))
-            await eventually(lambda: net.connections and all(it._reader.partial for it in net.connections))
+            await eventually(
+                lambda: net.connections and all(connection._reader.partial for connection in net.connections)
+            )
             (connection,) = net.connections
             gone = ref(connection)
             connection.close("by the test", quiet=True)
@@ -536,9 +538,9 @@ def test_the_principal_of_a_peer_comes_from_its_certificate(tmp_path: Path, name
         security = ListenerSecurity(protocol=SecurityProtocol.SSL, tls=context, principal_of=principal_of)
         async with server(security, client_context(tmp_path, name)) as (_, client):
             peer = await client()
-            who = b"User:alice" if name else b"User:ANONYMOUS"
-            assert await peer.ask(b"hello") == who + b" hello"
-            assert await peer.ask(b"x" * 3_000_000) == who + b" " + b"x" * 3_000_000
+            principal = b"User:alice" if name else b"User:ANONYMOUS"
+            assert await peer.ask(b"hello") == principal + b" hello"
+            assert await peer.ask(b"x" * 3_000_000) == principal + b" " + b"x" * 3_000_000
 
     run(test)
 

@@ -47,17 +47,17 @@ def test_without_a_secret_there_is_no_store() -> None:
 
 def test_the_controller_alone_deletes_what_has_expired() -> None:
     async def test(tree: Tree) -> None:
-        is_controller, looks = False, 0
+        is_controller, checks = False, 0
 
         def look() -> bool:
-            nonlocal looks
-            looks += 1
+            nonlocal checks
+            checks += 1
             return is_controller
 
         async with following(tree, look) as tokens:
             await tokens.create(ALICE, ALICE, [], 1)
             lasting = await tokens.create(ALICE, ALICE, [], -1)
-            await eventually(lambda: looks > 5)
+            await eventually(lambda: checks > 5)
             assert len(tokens.cache.tokens()) == 2
             is_controller = True
             await eventually(lambda: tokens.cache.tokens() == [lasting])

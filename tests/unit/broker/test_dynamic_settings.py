@@ -223,15 +223,15 @@ def test_connections_that_wait_are_accepted_when_more_are_allowed(tmp_path: Path
 def test_a_cleaner_that_rests_looks_at_the_new_settings_at_once(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker_in_process(tmp_path, settings={"log.cleaner.backoff.ms": "600000"}) as broker:
-            looks = 0
+            passes = 0
 
             async def look() -> bool:
-                nonlocal looks
-                looks += 1
+                nonlocal passes
+                passes += 1
                 return False
 
             broker.log_tasks.cleaner.clean_filthiest = look  # type: ignore[method-assign]
             await alter(broker, {"log.cleaner.backoff.ms": "10"})
-            await until_equal(lambda: looks > 3, True)
+            await until_equal(lambda: passes > 3, True)
 
     asyncio.run(scenario())

@@ -91,7 +91,7 @@ def test_only_a_few_spare_buffers_are_kept(memory: FrameMemory) -> None:
     for buffer in buffers:
         memory.keep_spare(buffer)
     taken = [memory.buffer(SCRATCH_BYTES + 1) for _ in buffers]
-    assert sum(any(it is buffer for buffer in buffers) for it in taken) == MAX_SPARE_BUFFERS
+    assert sum(any(view is buffer for buffer in buffers) for view in taken) == MAX_SPARE_BUFFERS
 
 
 def test_before_the_login_arrived_bytes_are_bounded_over_all_connections() -> None:

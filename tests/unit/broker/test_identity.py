@@ -92,13 +92,13 @@ def test_a_single_node_finds_its_ids_in_its_tree_and_refuses_to_be_another(tmp_p
             async with broker_in_process(data) as broker:
                 me = broker.services.metadata
                 assert (me.me.id, me.cluster_id) == (7, cluster_id)
-        for change, says in (
+        for change, message in (
             ({"broker.id": "8"}, "has broker.id 7, but 8 is configured"),
             ({}, "but the topics in coordination.db are assigned to broker 7"),
         ):
             if not change:
                 (data / "meta.properties").write_text(f"broker.id=9\ncluster.id={cluster_id}\n")
-            with pytest.raises(InconsistentIdentity, match=says):
+            with pytest.raises(InconsistentIdentity, match=message):
                 async with broker_in_process(data, settings=change):
                     pass
         (data / "meta.properties").write_text("broker.id=7\ncluster.id=theirs\n")

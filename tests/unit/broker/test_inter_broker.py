@@ -250,7 +250,9 @@ def test_a_broker_with_a_wrong_password_logs_it_once_per_peer_and_harms_no_other
             await eventually(lambda: isr(brokers[0]) == {0, 1})
             assert log_end(brokers[2]) <= 0
             ports = {broker.addresses["SECURE"].port for broker in brokers[:2]}
-            failures = [it.getMessage() for it in caplog.records if it.name == "leadline.cluster.broker_login"]
+            failures = [
+                record.getMessage() for record in caplog.records if record.name == "leadline.cluster.broker_login"
+            ]
             assert {f"127.0.0.1:{port}" for port in ports} >= {message.split(": ")[0] for message in failures}
             assert len(failures) == len(set(failures)) <= 2
             assert all("over listener SECURE failed: Authentication failed" in message for message in failures)
@@ -280,7 +282,7 @@ def test_the_controller_and_brokers_reach_each_other_on_the_control_plane_if_the
 
     asyncio.run(main())
     by_request = {request: principal for principal, request in re.findall(ALLOWED, caplog.text)}
-    assert {by_request[it] for it in ("LeaderAndIsr", "UpdateMetadata")} == {"User:broker"}
+    assert {by_request[name] for name in ("LeaderAndIsr", "UpdateMetadata")} == {"User:broker"}
     assert by_request["Fetch"] == "User:ANONYMOUS"
 
 
@@ -375,8 +377,10 @@ def test_brokers_whose_logins_fail_everywhere_go_on_leading(
             await eventually(lambda: caplog.text.count("over listener SECURE failed: Authentication failed") >= 6)
             refused_s = 3 * SILENCE_S  # after which others would count as silent
             await eventually(lambda: sum(times[-1] - times[0] > refused_s for times in locked_s.values()) >= 6)
-            monitors = [it.services.peer_monitor for it in brokers if it.services.peer_monitor is not None]
+            monitors = [broker.services.peer_monitor for broker in brokers if broker.services.peer_monitor is not None]
             assert len(monitors) == 3
-            await eventually(lambda: not any(it.silent or it.is_isolated for it in monitors))  # a busy machine is late
+            await eventually(
+                lambda: not any(monitor.silent or monitor.is_isolated for monitor in monitors)
+            )  # a busy machine is late
 
     asyncio.run(main())

@@ -38,7 +38,9 @@ def line(options: str = "") -> LoginModule:
 
 
 def config(**changes: str) -> SecurityConfig:
-    properties = {"sasl.kerberos.service.name": "kafka"} | {name.replace("_", "."): it for name, it in changes.items()}
+    properties = {"sasl.kerberos.service.name": "kafka"} | {
+        name.replace("_", "."): value for name, value in changes.items()
+    }
     return broker_settings({name: value for name, value in properties.items() if value}).of_listener("PLAINTEXT")
 
 

@@ -47,12 +47,12 @@ class NoSocket(socket.socket):
 async def produce(client: TcpBrokerClient) -> None:
     topic = CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
     created = await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), CreateTopicsResponse, 4, SECONDS)
-    assert [it.error_code for it in created.topics] == [0]
+    assert [topic.error_code for topic in created.topics] == [0]
     part = ProduceRequest.PartitionProduceData(index=0, records=RECORDS)
     data = ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[part])
     request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data])
     produced = await client.ask(request, ProduceResponse, 7, SECONDS)
-    assert [it.error_code for part in produced.responses for it in part.partition_responses] == [0]
+    assert [partition.error_code for part in produced.responses for partition in part.partition_responses] == [0]
 
 
 async def fetch(client: TcpBrokerClient) -> None:
@@ -60,7 +60,7 @@ async def fetch(client: TcpBrokerClient) -> None:
     topic = FetchRequest.FetchTopic(topic=TOPIC, partitions=[part])
     request = FetchRequest(replica_id=-1, max_wait_ms=1000, min_bytes=1, max_bytes=10_000_000, topics=[topic])
     fetched = await client.ask(request, FetchResponse, 11, SECONDS)
-    (records,) = [it.records for part in fetched.responses for it in part.partitions]
+    (records,) = [partition.records for part in fetched.responses for partition in part.partitions]
     assert isinstance(records, memoryview | bytes | bytearray)
     assert bytes(records)[61:] == RECORDS[61:]
 

@@ -69,15 +69,15 @@ def handed_over(
 
     async def main() -> bool:
         tree = FakeTree()
-        here = Presence(cast(Any, tree), ME, Registration((), 0), OsFiles(), str(path), lambda _: None)
-        await here.begin()
+        presence = Presence(cast(Any, tree), ME, Registration((), 0), OsFiles(), str(path), lambda _: None)
+        await presence.begin()
         if before is not None:
             tree.tell(before)
-        handing = asyncio.create_task(here.hand_over(EPOCH, config, controller))
+        handing = asyncio.create_task(presence.hand_over(EPOCH, config, controller))
         if then is not None:
             asyncio.get_running_loop().call_later(0.01, tree.tell, then)
         done = await asyncio.wait_for(handing, 30)
-        await here.stop()
+        await presence.stop()
         return done
 
     return asyncio.run(main())

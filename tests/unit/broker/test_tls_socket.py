@@ -107,15 +107,15 @@ def read_exactly(tls: ssl.SSLSocket, count: int) -> bytes:
 
 
 def test_bytes_arrive_both_ways_in_order(tmp_path: Path) -> None:
-    there, back = random.Random(1).randbytes(3_000_000), random.Random(2).randbytes(5_000_000)
+    request, reply = random.Random(1).randbytes(3_000_000), random.Random(2).randbytes(5_000_000)
 
     def peer(tls: ssl.SSLSocket) -> None:
-        tls.sendall(there)
-        assert read_exactly(tls, len(back)) == back
+        tls.sendall(request)
+        assert read_exactly(tls, len(reply)) == reply
 
     async def server(tls: TlsSocket) -> None:
-        assert await received(tls, len(there)) == there
-        await sent(tls, lambda done: tls.send(memoryview(back)[done:]), len(back))
+        assert await received(tls, len(request)) == request
+        await sent(tls, lambda done: tls.send(memoryview(reply)[done:]), len(reply))
         assert await received(tls, 1) == b""  # the peer has read everything and said goodbye
 
     run(tmp_path, peer, server)

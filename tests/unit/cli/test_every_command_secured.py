@@ -141,9 +141,9 @@ class SecuredCluster:
             if command.has("TXN") or "abort" in command.words:
                 self._begin_transaction(names["TXN"], names["TOPIC"])
         owners = [command for command in commands() if command.has("TOKEN")]
-        created = run_forked([["tokens", "create", "--output", "json", *self.access(it.user)] for it in owners])
+        created = run_forked([["tokens", "create", "--output", "json", *self.access(owner.user)] for owner in owners])
         self.tokens = {
-            it.number: json.loads(result.out)["token_id"] for it, result in zip(owners, created, strict=True)
+            owner.number: json.loads(result.out)["token_id"] for owner, result in zip(owners, created, strict=True)
         }
 
     def _plan(self, command: Command) -> Path:
@@ -193,7 +193,7 @@ class SecuredCluster:
             [*self._words(command), *self.access(command.user if user == "" else user, timeout_s)]
             for command in commands()
         ]
-        return {" ".join(it.words): result for it, result in zip(commands(), run_forked(calls), strict=True)}
+        return {" ".join(command.words): result for command, result in zip(commands(), run_forked(calls), strict=True)}
 
     def _words(self, command: Command) -> list[str]:
         names = {**command.names, "FOLDER": str(self.folder), "TOKEN": self.tokens.get(command.number, "")}
@@ -223,7 +223,11 @@ def test_every_command_that_connects_is_here() -> None:
     connecting = [
         name for name, parser in leaf_commands().items() if "--command-config" in parser._option_string_actions
     ]
-    named = {name for name in connecting if any(f"{' '.join(it.words)} ".startswith(f"{name} ") for it in commands())}
+    named = {
+        name
+        for name in connecting
+        if any(f"{' '.join(command.words)} ".startswith(f"{name} ") for command in commands())
+    }
     assert {*connecting} - named == {SERVES, *(name for name in connecting if name.startswith(JOBS))}
 
 

@@ -186,14 +186,14 @@ def number_in(frame: Buffer) -> int:
 
 def test_a_conversation_goes_on_until_there_is_no_further_request() -> None:
     async def scenario(channel: TcpBrokerClient) -> None:
-        heard: list[int] = []
+        answers: list[int] = []
 
         def go_on(frame: memoryview) -> EncodeRequest | None:
-            heard.append(number_in(frame))
-            return question if len(heard) < 5 else None
+            answers.append(number_in(frame))
+            return question if len(answers) < 5 else None
 
         last = await channel.converse("it", question, go_on, PATIENCE_S)
-        assert (heard, number_in(last)) == ([1, 2, 3, 4, 5], 5)
+        assert (answers, number_in(last)) == ([1, 2, 3, 4, 5], 5)
         assert await request_number(channel) == 6
 
     run(scenario, properly)

@@ -171,7 +171,7 @@ def test_a_refused_login_is_reported_once_and_tried_again_after_a_while(caplog: 
             with pytest.raises(PeerLocked, match=r"the login over listener BROKERS failed: Authentication failed"):
                 await request_number(channel)
         assert peer.connections < 10
-        warnings = [it.getMessage() for it in caplog.records if it.levelno >= logging.WARNING]
+        warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
         assert len(warnings) == 1
         assert f"127.0.0.1:{peer.port}: the login over listener BROKERS failed: " in warnings[0]
         assert "SCRAM-SHA-512" in warnings[0]
@@ -355,7 +355,7 @@ def refused_tls(
             with pytest.raises(PeerLost, match=f"the login over listener BROKERS failed: .*{reason}") as lost:
                 await request_number(channel)
             assert lost.type is kind
-        warnings = [it for it in caplog.records if it.name == "leadline.cluster.broker_login"]
+        warnings = [record for record in caplog.records if record.name == "leadline.cluster.broker_login"]
         assert len(warnings) == 1
 
     run(peer, security, scenario, lost=lambda: losses.append(None))

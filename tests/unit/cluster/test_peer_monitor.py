@@ -316,11 +316,11 @@ def test_a_broker_that_missed_one_look_is_unheard_and_not_yet_silent() -> None:
 
 def test_a_broker_that_refuses_connections_has_ended_and_is_not_silent() -> None:
     async def test(watched: Watched) -> None:
-        looks: list[None] = []
+        checks: list[None] = []
         watched.peers[OTHER].break_off(PeerGone("nobody listens"))
         watched.peers[CONTROLLER].fails_with = NO_ANSWER
-        watched.peer_monitor.on_silence.append(lambda _: looks.append(None))
-        await eventually(lambda: bool(looks))
+        watched.peer_monitor.on_silence.append(lambda _: checks.append(None))
+        await eventually(lambda: bool(checks))
         assert watched.peer_monitor.silent == {CONTROLLER}
 
     run(test, SHORT_S)

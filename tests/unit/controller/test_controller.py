@@ -118,13 +118,13 @@ def live_settings(session_timeout_ms: int = 60_000) -> LiveSettings:
     )
 
 
-class Hears:
+class FixedMonitor:
     """What a monitor would say."""
 
     def __init__(self, *silent: BrokerId, hears_most: bool = True) -> None:
         self.silent, self.unheard, self.hears_most = set(silent), set(silent), hears_most
 
-    def change_to(self, other: "Hears") -> None:
+    def change_to(self, other: "FixedMonitor") -> None:
         self.silent, self.unheard, self.hears_most = other.silent, other.unheard, other.hears_most
 
 
@@ -132,7 +132,7 @@ class ThreeBrokers:
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
         self.brokers = {id: WrittenDown(id) for id in range(3)}
-        self.heard = Hears()
+        self.monitor = FixedMonitor()
         self.controller = self.new_controller(0)
         configs = DynamicConfigs(tree, 0, SystemTime())
         self.connected: list[metadata_cache.Endpoint] = []
@@ -142,9 +142,9 @@ class ThreeBrokers:
         )
 
     def new_controller(
-        self, me: BrokerId, heard: "Hears | None" = None, session_timeout_ms: int = 60_000
+        self, me: BrokerId, monitor: "FixedMonitor | None" = None, session_timeout_ms: int = 60_000
     ) -> Controller:
-        election = ControllerElection(self.tree, me, SystemTime(), heard or self.heard)
+        election = ControllerElection(self.tree, me, SystemTime(), monitor or self.monitor)
         return Controller(election, live_settings(session_timeout_ms), self._peer, SeededChance())
 
     def _peer(self, broker: RegisteredBroker, lost: Callable[[], None]) -> WrittenDown:
@@ -322,12 +322,12 @@ def test_a_silent_broker_is_gone_until_it_is_heard(tmp_path: Path, monkeypatch: 
     async def test(cluster: ThreeBrokers) -> None:
         await cluster.create("t", (1, 2))
         cluster.brokers[1].trouble = PeerLost("no answer in time")
-        cluster.heard.change_to(Hears(1))
+        cluster.monitor.change_to(FixedMonitor(1))
         cluster.controller.silence_changed()
         await cluster.until_led_by(2)
         assert await cluster.state() == znodes.PartitionStateNode(2, 1, (2,), 1)
         assert await cluster.tree.exists(znodes.broker_path(1))
-        cluster.heard.change_to(Hears())
+        cluster.monitor.change_to(FixedMonitor())
         cluster.brokers[1].received_states.clear()
         cluster.brokers[1].trouble = None
         await cluster.brokers[1].received_states.wait()
@@ -336,11 +336,15 @@ def test_a_silent_broker_is_gone_until_it_is_heard(tmp_path: Path, monkeypatch: 
     run(tmp_path, test)
 
 
-@pytest.mark.parametrize("hears", [Hears(1, 2), Hears(1, hears_most=False)], ids=["no longer", "not for long"])
-def test_a_controller_that_does_not_hear_most_brokers_counts_none_as_gone(tmp_path: Path, hears: Hears) -> None:
+@pytest.mark.parametrize(
+    "monitor", [FixedMonitor(1, 2), FixedMonitor(1, hears_most=False)], ids=["no longer", "not for long"]
+)
+def test_a_controller_that_does_not_hear_most_brokers_counts_none_as_gone(
+    tmp_path: Path, monitor: FixedMonitor
+) -> None:
     async def test(cluster: ThreeBrokers) -> None:
         await cluster.create("t", (1, 2))
-        cluster.heard.change_to(hears)
+        cluster.monitor.change_to(monitor)
         cluster.controller.silence_changed()
         await cluster.idle()
         assert cluster.controller.decisions is not None
@@ -355,7 +359,7 @@ def test_a_new_controller_knows_who_is_silent(tmp_path: Path) -> None:
         await cluster.create("t", (1, 2))
         await cluster.controller.stop()
         cluster.brokers[1].trouble = PeerLost("no answer in time")
-        cluster.controller = cluster.view.controller = cluster.new_controller(0, Hears(1))
+        cluster.controller = cluster.view.controller = cluster.new_controller(0, FixedMonitor(1))
         await cluster.controller.start()
         await cluster.until_led_by(2)
 
@@ -365,7 +369,7 @@ def test_a_new_controller_knows_who_is_silent(tmp_path: Path) -> None:
 def test_a_broker_that_hears_all_others_is_elected_first(tmp_path: Path) -> None:
     async def test(cluster: ThreeBrokers) -> None:
         await cluster.controller.stop()
-        deaf, hearing = cluster.new_controller(1, Hears(0)), cluster.new_controller(2)
+        deaf, hearing = cluster.new_controller(1, FixedMonitor(0)), cluster.new_controller(2)
         standing = asyncio.create_task(deaf.start())
         await asyncio.sleep(0)
         await hearing.start()

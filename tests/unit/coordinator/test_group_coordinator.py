@@ -87,11 +87,11 @@ def commit(
     commits: OffsetCoordinator,
     offsets: Mapping[TopicPartition, int],
     txn: bool = False,
-    who: ConsumerGroupMetadata | None = None,
+    member: ConsumerGroupMetadata | None = None,
 ) -> ErrorCodes:
     committed = {tp: OffsetAndMetadata(offset, "", SystemTime().now_ms()) for tp, offset in offsets.items()}
     within = OffsetTransaction(PRODUCER, 0, TRUSTED) if txn else None
-    verdicts = commits.commit(who or ConsumerGroupMetadata("g", "", None, -1), committed, within)
+    verdicts = commits.commit(member or ConsumerGroupMetadata("g", "", None, -1), committed, within)
     assert isinstance(verdicts, dict)  # a single node: at once
     return verdicts
 
@@ -127,7 +127,7 @@ async def test_members_go_on_after_a_restart(tmp_path: Path, crash: bool) -> Non
         commits = await commits_of(broker)
         groups = broker.groups
         member = await settled(groups, instance="i")
-        assert commit(commits, {TP: 5, OTHER: 6}, who=ConsumerGroupMetadata("g", member.member_id, "i", 1)) == {
+        assert commit(commits, {TP: 5, OTHER: 6}, member=ConsumerGroupMetadata("g", member.member_id, "i", 1)) == {
             TP: 0,
             OTHER: 0,
         }
@@ -138,7 +138,7 @@ async def test_members_go_on_after_a_restart(tmp_path: Path, crash: bool) -> Non
         assert offsets(commits) == {TP: 5, OTHER: 6}
         assert groups.heartbeat("g", member.member_id, "i", 1) == 0
         assert (await groups.sync("g", member.member_id, "i", 1, (None, None), {})).assignment == b"all"
-        assert commit(commits, {TP: 7}, who=ConsumerGroupMetadata("g", member.member_id, "i", 1)) == {TP: 0}
+        assert commit(commits, {TP: 7}, member=ConsumerGroupMetadata("g", member.member_id, "i", 1)) == {TP: 0}
 
 
 @in_loop
@@ -229,7 +229,7 @@ async def test_old_offsets_are_forgotten(tmp_path: Path) -> None:
         groups = broker.groups
         old = OffsetAndMetadata(1, "", groups.clock.now_ms() - 60_000)
         assert commits.commit(ConsumerGroupMetadata("g", "", None, -1), {TP: old}) == {TP: 0}
-        commit(commits, {OTHER: 2}, who=ConsumerGroupMetadata("other", "", None, -1))
+        commit(commits, {OTHER: 2}, member=ConsumerGroupMetadata("other", "", None, -1))
         await eventually(lambda: groups.find("g") is None)
         assert offsets(commits, "other") == {OTHER: 2}
     async with broker_in_process(tmp_path, settings=QUICK) as broker:

@@ -44,7 +44,7 @@ def test_a_missing_or_empty_checkpoint_has_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "position", "says"),
+    ("text", "position", "reason"),
     [
         ("1\n0\n", 0, "version '1', expected 0"),
         ("0\n2\na 0 1\n", 2, "says '2' lines follow, but 1 do"),
@@ -54,14 +54,14 @@ def test_a_missing_or_empty_checkpoint_has_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_checkpoint_names_path_position_and_reason(
-    text: str, position: int | None, says: str, tmp_path: Path
+    text: str, position: int | None, reason: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "checkpoint"
     path.write_text(text)
     with pytest.raises(CorruptFile) as raised:
         read_offsets(FILES, str(path))
     assert str(path) in str(raised.value)
-    assert says in str(raised.value)
+    assert reason in str(raised.value)
     assert f"at byte {raised.value.position}" in str(raised.value)
     assert position is None or raised.value.position == position
 
@@ -90,7 +90,7 @@ def test_partition_metadata_holds_the_topic_id(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "reason"),
     [
         ("version: 1\ntopic_id: 8PHy8_T19vf4-fr7_P3-_w", "version '1'"),
         ("nonsense", "version None"),
@@ -99,10 +99,10 @@ def test_partition_metadata_holds_the_topic_id(tmp_path: Path) -> None:
         ("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", "all zeros"),
     ],
 )
-def test_damaged_partition_metadata_is_refused(text: str, says: str, tmp_path: Path) -> None:
+def test_damaged_partition_metadata_is_refused(text: str, reason: str, tmp_path: Path) -> None:
     path = tmp_path / "partition.metadata"
     path.write_text(text)
-    with pytest.raises(CorruptFile, match=says):
+    with pytest.raises(CorruptFile, match=reason):
         read_partition_metadata(FILES, str(path))
 
 

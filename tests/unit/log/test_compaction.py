@@ -236,8 +236,8 @@ def test_memory_for_no_key_at_all_is_refused_by_name(bench: LogBench) -> None:
         compact(log, replace(request(log, bench), dedupe_bytes=1))
 
 
-@pytest.mark.parametrize(("at", "says"), [(16, "there is no whole batch here"), (65, "the CRC of a batch does not")])
-def test_a_damaged_batch_is_named_with_its_place_and_not_rewritten(bench: LogBench, at: int, says: str) -> None:
+@pytest.mark.parametrize(("at", "reason"), [(16, "there is no whole batch here"), (65, "the CRC of a batch does not")])
+def test_a_damaged_batch_is_named_with_its_place_and_not_rewritten(bench: LogBench, at: int, reason: str) -> None:
     log = bench.open()
     for key in "aab":
         put(log, key, "1")
@@ -248,7 +248,7 @@ def test_a_damaged_batch_is_named_with_its_place_and_not_rewritten(bench: LogBen
     data = bytearray(segment.read_bytes())
     data[second + at] ^= 0xFF
     segment.write_bytes(data)
-    with pytest.raises(CorruptFile, match=f"00000000000000000000.log: at byte {second}: {says}"):
+    with pytest.raises(CorruptFile, match=f"00000000000000000000.log: at byte {second}: {reason}"):
         compact(log, compaction)
     assert segment.read_bytes() == data
     assert not any(name.endswith(".swap") for name in listing(bench.directory))

@@ -25,14 +25,14 @@ def broken() -> int:
 def test_jobs_run_in_their_order_on_one_other_thread_and_report_on_the_loop() -> None:
     async def scenario() -> tuple[list[int], set[int], set[int]]:
         disk = DiskThread("d", lambda _: None)
-        done, there, here = list[int](), set[int](), set[int]()
+        done, in_thread, in_loop = list[int](), set[int](), set[int]()
 
         def job(n: int) -> int:
-            there.add(threading.get_ident())
+            in_thread.add(threading.get_ident())
             return n
 
         def then(n: int) -> None:
-            here.add(threading.get_ident())
+            in_loop.add(threading.get_ident())
             done.append(n)
 
         for n in range(20):
@@ -40,7 +40,7 @@ def test_jobs_run_in_their_order_on_one_other_thread_and_report_on_the_loop() ->
         assert await disk.call("counting", lambda: job(99)) == 99
         await disk.drain()
         await disk.stop()
-        return done, there, here
+        return done, in_thread, in_loop
 
     done, there, here = asyncio.run(scenario())
     assert done == list(range(20))

@@ -105,7 +105,7 @@ def test_a_snapshot_brings_back_the_last_batch_and_open_transactions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "says"),
+    ("damage", "reason"),
     [
         (lambda data: data[:9], "cut off"),
         (lambda data: b"\0\2" + data[2:], "version 2"),
@@ -114,6 +114,6 @@ def test_a_snapshot_brings_back_the_last_batch_and_open_transactions() -> None:
         (lambda data: b"", "cut off"),
     ],
 )
-def test_a_damaged_snapshot_is_refused(producers: ProducerState, damage: Callable[[bytes], bytes], says: str) -> None:
-    with pytest.raises(CorruptFile, match=f"here: at byte .*{says}"):
+def test_a_damaged_snapshot_is_refused(producers: ProducerState, damage: Callable[[bytes], bytes], reason: str) -> None:
+    with pytest.raises(CorruptFile, match=f"here: at byte .*{reason}"):
         decode_snapshot("here", damage(encoded(producers)))

@@ -42,7 +42,7 @@ def checked(data: bytes | bytearray, config: LogConfig) -> Summary:
 
 
 @pytest.mark.parametrize(
-    ("data", "error", "says"),
+    ("data", "error", "reason"),
     [
         (b"", InvalidRecord, "no record batch in 0 bytes"),
         (batch()[:60], InvalidRecord, "no record batch in 60 bytes"),
@@ -68,9 +68,9 @@ def checked(data: bytes | bytearray, config: LogConfig) -> Summary:
     ],
 )
 def test_what_a_client_may_not_send_is_refused_with_the_reason(
-    data: bytes | bytearray, error: type[WireError], says: str
+    data: bytes | bytearray, error: type[WireError], reason: str
 ) -> None:
-    with pytest.raises(error, match=says):
+    with pytest.raises(error, match=reason):
         checked(data, LogConfig.parse({"max.message.bytes": "1000"}))
 
 

@@ -25,7 +25,7 @@ def test_a_broker_that_runs_is_ready_also_with_some_directories_offline() -> Non
     assert reasons_not_ready(broker(BrokerLifecycle.RUNNING, offline=("/b",))) == []
 
 
-@pytest.mark.parametrize("state", [it for it in BrokerLifecycle if it is not BrokerLifecycle.RUNNING])
+@pytest.mark.parametrize("state", [other for other in BrokerLifecycle if other is not BrokerLifecycle.RUNNING])
 def test_every_other_state_has_a_reason(state: BrokerLifecycle) -> None:
     (reason,) = reasons_not_ready(broker(state))
     assert reason

@@ -89,10 +89,10 @@ def test_old_message_formats_are_refused_by_name(magic: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("length", "magic", "says"), [(100, 3, "magic 3"), (100, -1, "magic -1"), (48, 2, "length 48")]
+    ("length", "magic", "reason"), [(100, 3, "magic 3"), (100, -1, "magic -1"), (48, 2, "length 48")]
 )
-def test_what_cannot_be_a_batch_is_corrupt(length: int, magic: int, says: str) -> None:
-    with pytest.raises(CorruptMessage, match=says):
+def test_what_cannot_be_a_batch_is_corrupt(length: int, magic: int, reason: str) -> None:
+    with pytest.raises(CorruptMessage, match=reason):
         check_frame(length, magic)
 
 

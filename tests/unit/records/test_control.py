@@ -26,7 +26,7 @@ def test_a_marker_that_compaction_emptied_says_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "says"),
+    ("key", "value", "reason"),
     [
         (None, b"\0\0\0\0\0\0", "without a type"),
         (b"\0\0\0", b"\0\0\0\0\0\0", "without a type"),
@@ -35,9 +35,9 @@ def test_a_marker_that_compaction_emptied_says_nothing() -> None:
         (b"\0\0\0\x01", None, "cut off"),
     ],
 )
-def test_a_marker_that_is_none_is_corrupt(key: bytes | None, value: bytes | None, says: str) -> None:
+def test_a_marker_that_is_none_is_corrupt(key: bytes | None, value: bytes | None, reason: str) -> None:
     data = build([Record(0, START_MS, key, value)], BatchFields(control=True, transactional=True, producer_id=1))
-    with pytest.raises(CorruptMessage, match=says):
+    with pytest.raises(CorruptMessage, match=reason):
         read_end_marker(data, 0, header_at(data))
 
 

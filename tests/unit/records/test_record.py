@@ -43,7 +43,7 @@ N = varint.encode
 
 
 @pytest.mark.parametrize(
-    ("body", "count", "says"),
+    ("body", "count", "reason"),
     [
         (record(N(0), N(0), N(-1), N(-1), N(0)) + b"x", 1, "bytes behind the last of 1 records"),
         (record(N(0), N(0), N(-1), N(-1), N(0)), 2, "end within record 1"),
@@ -54,13 +54,13 @@ N = varint.encode
         (b"", 1, "end within record 0"),
     ],
 )
-def test_lengths_that_do_not_agree_are_corrupt(body: bytes, count: int, says: str) -> None:
-    with pytest.raises(CorruptMessage, match=says):
+def test_lengths_that_do_not_agree_are_corrupt(body: bytes, count: int, reason: str) -> None:
+    with pytest.raises(CorruptMessage, match=reason):
         list(spans(body, count))
 
 
 @pytest.mark.parametrize(
-    ("headers", "says"),
+    ("headers", "reason"),
     [
         (N(-1), "-1 headers"),
         (N(9), "9 headers"),
@@ -71,11 +71,11 @@ def test_lengths_that_do_not_agree_are_corrupt(body: bytes, count: int, says: st
         (N(1) + N(1) + b"a" + b"\x80", "its parts have another"),
     ],
 )
-def test_headers_that_do_not_agree_are_corrupt(headers: bytes, says: str) -> None:
+def test_headers_that_do_not_agree_are_corrupt(headers: bytes, reason: str) -> None:
     body = record(N(0), N(0), N(-1), N(-1), headers)
     data = build([Record(0, START_MS, None, None)])[:HEADER_BYTES] + body
     header = header_at(data)._replace(length=len(data) - 12)
-    with pytest.raises(CorruptMessage, match=says):
+    with pytest.raises(CorruptMessage, match=reason):
         list(records_of(data, 0, header))
 
 

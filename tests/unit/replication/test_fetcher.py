@@ -55,14 +55,16 @@ class Leader:
         self.fetches.append(request)
         return cast(M, await self._answer())
 
-    async def converse(self, what: str, first: EncodeRequest, heard: NextRequest, timeout_s: float, /) -> bytearray:
+    async def converse(
+        self, what: str, first: EncodeRequest, next_request: NextRequest, timeout_s: float, /
+    ) -> bytearray:
         ask: EncodeRequest | None = first
         while ask is not None:
             request = follower_fetch.parse_request(memoryview(bytes(ask(1, "broker-1")))[4:])
             assert request is not None
             self.frames.append(request)
             frame = bytearray(joined(response_frame(await self._answer(), 16, 1)))[4:]
-            ask = heard(memoryview(frame))
+            ask = next_request(memoryview(frame))
         return frame
 
     async def _answer(self) -> FetchResponse:

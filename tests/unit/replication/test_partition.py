@@ -124,10 +124,10 @@ def test_when_a_follower_was_caught_up_last(offset: int, leader_end: int, caught
 
 def test_a_follower_without_news_was_caught_up_at_its_last_fetch() -> None:
     """In a fetch session a follower does not repeat partitions that have not changed."""
-    leader_state, heard = leader(1, 2, 3), LastContact(NOW_MS)
-    leader_state.follower_fetched(2, 10, 0, NOW_MS, last_contact=heard)
-    leader_state.follower_fetched(3, 9, 0, NOW_MS, last_contact=heard)
-    heard.last_ms = LATE_MS
+    leader_state, last_contact = leader(1, 2, 3), LastContact(NOW_MS)
+    leader_state.follower_fetched(2, 10, 0, NOW_MS, last_contact=last_contact)
+    leader_state.follower_fetched(3, 9, 0, NOW_MS, last_contact=last_contact)
+    last_contact.last_ms = LATE_MS
     leader_state.appended(11, LATE_MS + 1)
     assert [leader_state.followers[replica].caught_up_ms for replica in (2, 3)] == [LATE_MS, NOW_MS]
     shrunk = leader_state.shrink(LATE_MS + 2).alter_isr

@@ -129,10 +129,10 @@ def test_usual_responses_do_not_wake_the_requesting_task(tmp_path: Path, monkeyp
     converse = DirectLeaderClient.converse
 
     async def counted(
-        self: DirectLeaderClient, what: str, first: EncodeRequest, heard: NextRequest, timeout_s: float, /
+        self: DirectLeaderClient, what: str, first: EncodeRequest, next_request: NextRequest, timeout_s: float, /
     ) -> bytearray:
         begun.append(what)
-        return await converse(self, what, first, heard, timeout_s)
+        return await converse(self, what, first, next_request, timeout_s)
 
     monkeypatch.setattr(DirectLeaderClient, "converse", counted)
 

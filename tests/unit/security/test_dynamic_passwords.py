@@ -25,8 +25,11 @@ def passwords(**settings: str) -> DynamicPasswords:
 @pytest.mark.parametrize(
     "name",
     [
-        *(f"{LISTENER}ssl.{it}" for it in ("keystore.password", "key.password", "truststore.password", "keystore.key")),
-        *(f"{LISTENER}ssl.{it}" for it in ("keystore.certificate.chain", "truststore.certificates")),
+        *(
+            f"{LISTENER}ssl.{name}"
+            for name in ("keystore.password", "key.password", "truststore.password", "keystore.key")
+        ),
+        *(f"{LISTENER}ssl.{name}" for name in ("keystore.certificate.chain", "truststore.certificates")),
         "listener.name.x.scram-sha-256.sasl.jaas.config",
         "sasl.jaas.config",
         "plugins.own.ssl.key.password",

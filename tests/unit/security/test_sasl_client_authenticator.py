@@ -161,5 +161,5 @@ def test_requests_are_handshake_1_and_authenticate_2() -> None:
     request = login.begin()
     step = login.receive(frame(SaslHandshakeResponse(), 1))
     assert isinstance(step, LoginRequest)
-    heads = [request_head(bytes(it.encode(1, "me"))[SIZE.size :]) for it in (request, step)]
+    heads = [request_head(bytes(message.encode(1, "me"))[SIZE.size :]) for message in (request, step)]
     assert [(head.api_key, head.version) for head in heads] == [(17, 1), (36, 2)]

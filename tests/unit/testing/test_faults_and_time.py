@@ -75,9 +75,13 @@ def test_a_broker_that_is_cut_off_leads_no_longer_and_comes_back(three: LocalClu
     topic = three.create_topic("cut-off", partitions=3)
     three.network.isolate(1)
     three.clock.advance(minutes=1)
-    three.wait_for(lambda: all(three.leader(topic, it) in (2, 3) for it in range(3)), "leaders on the other side")
+    three.wait_for(
+        lambda: all(three.leader(topic, partition) in (2, 3) for partition in range(3)), "leaders on the other side"
+    )
     three.network.heal()
-    three.wait_for(lambda: all(three.in_sync(topic, it) == [1, 2, 3] for it in range(3)), "all replicas are in sync")
+    three.wait_for(
+        lambda: all(three.in_sync(topic, partition) == [1, 2, 3] for partition in range(3)), "all replicas are in sync"
+    )
 
 
 def test_a_follower_behind_a_cut_link_leaves_the_isr(three: LocalCluster) -> None:
@@ -201,13 +205,16 @@ def test_a_reader_survives_an_error_in_each_request_that_it_sends(one: LocalClus
 @pytest.mark.parametrize(
     ("add", "text"),
     [
-        (lambda it: it.fail("Prduce", error=6), "there is no request 'Prduce': did you mean Produce\\?"),
-        (lambda it: it.fail("Produce", error="NOT_LEADER"), "did you mean NOT_LEADER_OR_FOLLOWER\\?"),
-        (lambda it: it.fail("Produce", error=4711), "there is no error code 4711"),
-        (lambda it: it.drop("Produce", broker=4), "there is no broker 4: the brokers are \\[1\\]"),
-        (lambda it: it.drop("Produce", partition=0), "a rule for a partition needs its topic"),
-        (lambda it: it.drop("Produce", topik="x"), "a rule has no filter topik: the filters are broker, client_id"),
-        (lambda it: it.delay("Produce", seconds=0), "a delay has more than 0 seconds"),
+        (lambda requests: requests.fail("Prduce", error=6), "there is no request 'Prduce': did you mean Produce\\?"),
+        (lambda requests: requests.fail("Produce", error="NOT_LEADER"), "did you mean NOT_LEADER_OR_FOLLOWER\\?"),
+        (lambda requests: requests.fail("Produce", error=4711), "there is no error code 4711"),
+        (lambda requests: requests.drop("Produce", broker=4), "there is no broker 4: the brokers are \\[1\\]"),
+        (lambda requests: requests.drop("Produce", partition=0), "a rule for a partition needs its topic"),
+        (
+            lambda requests: requests.drop("Produce", topik="x"),
+            "a rule has no filter topik: the filters are broker, client_id",
+        ),
+        (lambda requests: requests.delay("Produce", seconds=0), "a delay has more than 0 seconds"),
     ],
 )
 def test_a_rule_that_cannot_be_is_refused(one: LocalCluster, add: Callable[[object], object], text: str) -> None:
@@ -285,7 +292,7 @@ def test_a_produce_that_waits_for_a_follower_fails_after_its_timeout(three: Loca
 def test_replicas_stay_in_sync_and_connected_through_a_long_advance(three: LocalCluster) -> None:
     topic = three.create_topic("advanced", partitions=3)
     three.produce(topic, [("a", "1"), ("b", "2"), ("c", "3")])
-    three.wait_for(lambda: all(three.in_sync(topic, it) == [1, 2, 3] for it in range(3)))
+    three.wait_for(lambda: all(three.in_sync(topic, partition) == [1, 2, 3] for partition in range(3)))
     leaders = [three.leader(topic, partition) for partition in range(3)]
     three.clock.advance(days=3)
     assert [three.leader(topic, partition) for partition in range(3)] == leaders

@@ -42,7 +42,7 @@ def test_only_the_parts_that_fail_have_the_error() -> None:
     response = error_response(produce(0, 1), ProduceResponse, 6, lambda part: part == NamedPart("t", 1), {})
     assert isinstance(response, ProduceResponse)
     (topic,) = response.responses
-    assert [(it.index, it.error_code) for it in topic.partition_responses] == [(0, 0), (1, 6)]
+    assert [(part.index, part.error_code) for part in topic.partition_responses] == [(0, 0), (1, 6)]
     assert topic.name == "t"
 
 
@@ -53,16 +53,16 @@ def test_each_shape_of_response_is_filled() -> None:
     partition = FetchRequest.FetchPartition(partition=3)
     fetch = refused(FetchRequest(topics=[FetchRequest.FetchTopic(topic="t", partitions=[partition])]), FetchResponse)
     assert isinstance(fetch, FetchResponse)
-    assert [(it.partition_index, it.error_code) for it in fetch.responses[0].partitions] == [(3, 15)]
+    assert [(part.partition_index, part.error_code) for part in fetch.responses[0].partitions] == [(3, 15)]
     assert fetch.responses[0].topic == "t"
     coordinators = refused(FindCoordinatorRequest(coordinator_keys=["g"]), FindCoordinatorResponse)
     assert isinstance(coordinators, FindCoordinatorResponse)
-    assert [(it.key, it.error_code) for it in coordinators.coordinators] == [("g", 15)]
+    assert [(part.key, part.error_code) for part in coordinators.coordinators] == [("g", 15)]
     topics = [OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=[0, 2])]
     offsets = refused(OffsetFetchRequest(group_id="g", topics=topics), OffsetFetchResponse)
     assert isinstance(offsets, OffsetFetchResponse)
-    assert [(it.partition_index, it.error_code) for it in offsets.topics[0].partitions] == [(0, 15), (2, 15)]
+    assert [(part.partition_index, part.error_code) for part in offsets.topics[0].partitions] == [(0, 15), (2, 15)]
     deleted = refused(DeleteTopicsRequest(topic_names=["a"]), DeleteTopicsResponse)
     assert isinstance(deleted, DeleteTopicsResponse)
-    assert [(it.name, it.error_code) for it in deleted.responses] == [("a", 15)]
+    assert [(part.name, part.error_code) for part in deleted.responses] == [("a", 15)]
     assert refused(HeartbeatRequest(group_id="g"), HeartbeatResponse) == HeartbeatResponse(error_code=15)

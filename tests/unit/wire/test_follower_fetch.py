@@ -92,8 +92,8 @@ def test_a_request_is_written_as_the_codec_would(request: FetchRequest, client_i
 
 def test_requests_in_another_form_are_left_to_the_codec() -> None:
     state = FetchRequest.ReplicaState(replica_id=1, replica_epoch=5)
-    usual = FetchRequest(session_id=9, session_epoch=3, replica_state=state)
-    assert follower_fetch.parse_request(_frame(usual)) is not None
+    common = FetchRequest(session_id=9, session_epoch=3, replica_state=state)
+    assert follower_fetch.parse_request(_frame(common)) is not None
     forgotten = FetchRequest.ForgottenTopic(topic_id=uuid.uuid4(), partitions=[1])
     for name, value in (
         ("session_id", 0),
@@ -104,9 +104,9 @@ def test_requests_in_another_form_are_left_to_the_codec() -> None:
         ("cluster_id", "other"),
         ("replica_state", FetchRequest.ReplicaState()),
     ):
-        unusual = FetchRequest(session_id=9, session_epoch=3, replica_state=state)
-        setattr(unusual, name, value)
-        assert follower_fetch.parse_request(_frame(unusual)) is None, name
+        uncommon = FetchRequest(session_id=9, session_epoch=3, replica_state=state)
+        setattr(uncommon, name, value)
+        assert follower_fetch.parse_request(_frame(uncommon)) is None, name
 
 
 @given(st.binary(max_size=120), st.integers(0, 120))

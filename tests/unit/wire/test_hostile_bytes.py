@@ -156,10 +156,10 @@ def test_a_varint_that_is_longer_than_it_need_be_is_read_as_kafka_does() -> None
 class Counted(bytes):
     """Counts how many of its bytes are looked at one by one."""
 
-    looks = 0
+    checks = 0
 
     def __getitem__(self, at: object) -> object:  # type: ignore[override]
-        self.looks += 1
+        self.checks += 1
         return super().__getitem__(at)  # type: ignore[call-overload]
 
 
@@ -172,7 +172,7 @@ def test_the_tagged_fields_of_a_header_are_counted_before_any_is_looked_at(count
     frame = Counted(HEARTBEAT_HEAD + write_varint(count) + b"\5\0" * count)
     with pytest.raises(MalformedRequest, match=f"{count} tagged fields, and {MOST_TAGS} are the limit"):
         request_head(frame)
-    assert frame.looks < 10
+    assert frame.checks < 10
 
 
 def test_a_header_may_have_some_tagged_fields() -> None:

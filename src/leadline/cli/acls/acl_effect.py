@@ -46,13 +46,13 @@ def changed_decisions(
     principals, hosts = _clients([*before, *after], patterns)
     old, new = authorizer_of(list(before)), authorizer_of(list(after))
     return [
-        ChangedDecision(kind, name, who, where, operation, allowed)
+        ChangedDecision(kind, name, principal, where, operation, allowed)
         for kind, name in sorted({*_named(patterns), *_covered(names, patterns)})
-        for who in principals
+        for principal in principals
         for where in hosts
         for operation in SUPPORTED_OPERATIONS[kind]
-        if (allowed := new.allows(str(who), where, operation, kind, name))
-        != old.allows(str(who), where, operation, kind, name)
+        if (allowed := new.allows(str(principal), where, operation, kind, name))
+        != old.allows(str(principal), where, operation, kind, name)
     ]
 
 

@@ -146,13 +146,13 @@ def resources(options: argparse.Namespace) -> list[tuple[ResourceType, str]]:
 def bindings_of(options: argparse.Namespace) -> list[AclBinding]:
     """The ACLs that the options describe. Raises Failure with the option that is missing or contradicts another."""
     operations = _operations(options)
-    entries = [(who, where or WILDCARD_HOST, permission) for who, where, permission in _clients(options)]
+    entries = [(principal, where or WILDCARD_HOST, permission) for principal, where, permission in _clients(options)]
     if not entries:
         raise Failure("no principal to add an ACL for: give --allow-principal or --deny-principal")
     return [
-        AclBinding(pattern, AccessControlEntry(who, where, kind, permission))
+        AclBinding(pattern, AccessControlEntry(principal, where, kind, permission))
         for pattern, kinds in operations.items()
-        for who, where, permission in entries
+        for principal, where, permission in entries
         for kind in kinds
     ]
 
@@ -170,9 +170,9 @@ def filters_of(options: argparse.Namespace) -> list[AclBindingFilter]:
             raise Failure("--allow-host needs --allow-principal, and --deny-host --deny-principal")
         entries = [(None, None, AclPermission.ANY)]
     return [
-        AclBindingFilter(ResourcePatternFilter(*pattern), AccessControlEntryFilter(who, where, kind, permission))
+        AclBindingFilter(ResourcePatternFilter(*pattern), AccessControlEntryFilter(principal, where, kind, permission))
         for pattern, kinds in operations.items()
-        for who, where, permission in entries
+        for principal, where, permission in entries
         for kind in kinds
     ]
 
@@ -182,8 +182,8 @@ def _clients(options: argparse.Namespace) -> Iterator[tuple[str, str | None, Acl
     for permission in (AclPermission.ALLOW, AclPermission.DENY):
         word = permission.name.lower()
         hosts = getattr(options, f"{word}_host") or [None]
-        for who in getattr(options, f"{word}_principal"):
-            yield from ((who, where, permission) for where in hosts)
+        for principal in getattr(options, f"{word}_principal"):
+            yield from ((principal, where, permission) for where in hosts)
 
 
 def _some_resources(options: argparse.Namespace) -> list[tuple[ResourceType, str]]:

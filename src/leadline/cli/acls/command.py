@@ -152,31 +152,31 @@ def _remove(options: argparse.Namespace) -> int:
     filters = filters_of(options)
     with security_admin(options) as admin:
         before = describe_acls(admin, ALL_ACLS)
-        gone = [binding for binding in before if any(filter.matches(binding) for filter in filters)]
-        value: dict[str, Json] = {"removed": [acl_json(binding) for binding in gone], "changes": []}
+        removed = [binding for binding in before if any(filter.matches(binding) for filter in filters)]
+        value: dict[str, Json] = {"removed": [acl_json(binding) for binding in removed], "changes": []}
         value["dry_run"] = options.dry_run
-        if not gone:
+        if not removed:
             print_result(options, value, "No ACL matches: nothing to remove.")
             return 0
         if is_text(options):
-            _print_bindings("-", gone, TextStyles.red)
+            _print_bindings("-", removed, TextStyles.red)
         if options.dry_run:
-            effect = _effect(admin, before, [binding for binding in before if binding not in gone])
+            effect = _effect(admin, before, [binding for binding in before if binding not in removed])
             if is_text(options):
                 _print_effect(effect)
             value["changes"] = effect.as_json()
-            print_result(options, value, f"Would remove {count_text(len(gone), 'ACL')}.")
+            print_result(options, value, f"Would remove {count_text(len(removed), 'ACL')}.")
             return 0
-        if not options.yes and not confirmed(f"Remove {count_text(len(gone), 'ACL')}?"):
+        if not options.yes and not confirmed(f"Remove {count_text(len(removed), 'ACL')}?"):
             raise Failure("no ACL was removed")
         exact = [
             AclBindingFilter(ResourcePatternFilter(*binding.pattern), AccessControlEntryFilter(*binding.entry))
-            for binding in gone
+            for binding in removed
         ]
         for error in (errors := delete_acls(admin, exact)):
             print_error(error)
     if not errors:
-        print_result(options, value, f"Removed {count_text(len(gone), 'ACL')}.")
+        print_result(options, value, f"Removed {count_text(len(removed), 'ACL')}.")
     return 1 if errors else 0
 
 

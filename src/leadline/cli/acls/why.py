@@ -80,7 +80,7 @@ def _why(options: argparse.Namespace) -> int:
     if options.operation not in SUPPORTED_OPERATIONS[kind]:
         names = ", ".join(map(operation_text, SUPPORTED_OPERATIONS[kind]))
         raise Failure(f"{operation_text(options.operation)} means nothing on a {type_text(kind)}: it has {names}")
-    who, where = parse_principal(options.principal), options.host or "\0"
+    principal, where = parse_principal(options.principal), options.host or "\0"
     with security_admin(options) as admin:
         settings = _with_super_users(authorizer_settings(admin), options.super_users)
         filter = AclBindingFilter(ResourcePatternFilter(kind, name, PatternType.MATCH))
@@ -89,9 +89,9 @@ def _why(options: argparse.Namespace) -> int:
         except NoAuthorizer:
             print_result(options, {"allowed": True, "reason": NO_AUTHORIZER}, NO_AUTHORIZER)
             return 0
-    decision = settings.authorizer(bindings).decide(who, where, options.operation, kind, name)
+    decision = settings.authorizer(bindings).decide(principal, where, options.operation, kind, name)
     spots = list(_blind_spots(settings, decision))
-    question = Question(who, where, options.operation, kind, name)
+    question = Question(principal, where, options.operation, kind, name)
     text = "\n".join(text_lines(question, decision, bindings, spots, TextStyles(sys.stdout)))
     print_result(options, as_json(question, decision, spots), text)
     return 0
@@ -110,8 +110,10 @@ def _with_super_users(settings: AuthorizerSettings, text: str | None) -> Authori
 class Question:
     """Whether a principal may do something."""
 
-    def __init__(self, who: Principal, where: str, operation: AclOperation, kind: ResourceType, name: str) -> None:
-        self.who, self.where, self.operation, self.kind, self.name = who, where, operation, kind, name
+    def __init__(
+        self, principal: Principal, where: str, operation: AclOperation, kind: ResourceType, name: str
+    ) -> None:
+        self.principal, self.where, self.operation, self.kind, self.name = principal, where, operation, kind, name
 
     @property
     def host_text(self) -> str:
@@ -120,7 +122,10 @@ class Question:
     def concerns(self, binding: AclBinding) -> bool:
         """Whether an ACL names this client, for any operation."""
         entry = binding.entry
-        return entry.principal in (str(self.who), WILDCARD_PRINCIPAL) and entry.host in (self.where, WILDCARD_HOST)
+        return entry.principal in (str(self.principal), WILDCARD_PRINCIPAL) and entry.host in (
+            self.where,
+            WILDCARD_HOST,
+        )
 
 
 def _blind_spots(settings: AuthorizerSettings, decision: AclDecision) -> Iterator[str]:
@@ -136,7 +141,7 @@ def text_lines(
 ) -> Iterator[str]:
     verb = "may" if decision.allowed else "may not"
     what = f"{operation_text(question.operation)} on {resource_text(question.kind, question.name)}"
-    answer = f"{question.who} {verb} {what} from {question.host_text}"
+    answer = f"{question.principal} {verb} {what} from {question.host_text}"
     yield (paint.bold(answer) if decision.allowed else paint.red(answer))
     yield f"  because  {reason_text(question, decision)}"
     if decision.binding is not None:
@@ -145,7 +150,7 @@ def text_lines(
         others = [binding for binding in bindings if question.concerns(binding)]
         for at, binding in enumerate(others):
             yield f"  {'' if at else 'but':8} {paint.escape(binding_text(binding))}"
-        needed = AccessControlEntry(str(question.who), WILDCARD_HOST, question.operation, AclPermission.ALLOW)
+        needed = AccessControlEntry(str(question.principal), WILDCARD_HOST, question.operation, AclPermission.ALLOW)
         command = add_command_text(AclBinding(ResourcePattern(question.kind, question.name), needed))
         yield f"  to allow it: {command}"
     for spot in spots:
@@ -165,7 +170,7 @@ def reason_text(question: Question, decision: AclDecision) -> str:
 
 def as_json(question: Question, decision: AclDecision, spots: list[str]) -> Json:
     return {
-        "principal": str(question.who),
+        "principal": str(question.principal),
         "host": None if question.where == "\0" else question.where,
         "operation": question.operation.name,
         "resource_type": question.kind.name,

@@ -84,11 +84,11 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
 
 def _check(options: argparse.Namespace) -> int:
     directories = [Path(part.strip()) for text in options.log_dirs for part in text.split(",") if part.strip()]
-    asks = options.bootstrap_server is not None or options.command_config is not None
-    if not (options.files or directories or asks):
+    has_cluster = options.bootstrap_server is not None or options.command_config is not None
+    if not (options.files or directories or has_cluster):
         options.error("nothing to check: give --bootstrap-server, files of settings or --log-dirs")
     findings, checked, order = list[MigrationFinding](), list[str](), list[BrokerId]()
-    if asks:
+    if has_cluster:
         report = _cluster_report(options)
         findings += _cluster_findings(report)
         checked.append(f"{count_text(len(report.brokers), 'broker')} and {count_text(len(report.topics), 'topic')}")

@@ -54,13 +54,14 @@ def inconsistent_epochs(brokers: Sequence[Broker]) -> Iterator[str]:
     """The leader epochs of a log are strictly increasing, and each batch has the epoch of its offset."""
     for broker in brokers:
         for tp, hosted in sorted(broker.replicas.hosted.items()):
-            log, who = hosted.log, f"{tp} on broker {broker.metadata.me.id}"
+            log, replica = hosted.log, f"{tp} on broker {broker.metadata.me.id}"
             entries = list(log.epochs.entries)
             if any(b.epoch <= a.epoch or b.start_offset <= a.start_offset for a, b in pairwise(entries)):
-                yield f"inconsistent epochs: {who} has {entries}"
+                yield f"inconsistent epochs: {replica} has {entries}"
             for _, header in walk(log_bytes(log, log.log_start, log.high_watermark)):
                 first = max(header.base_offset, log.log_start)
                 epoch = next((e.epoch for e in reversed(entries) if e.start_offset <= first), None)
                 if epoch != header.leader_epoch:
-                    yield f"inconsistent epochs: {who} @ {header.base_offset} has {header.leader_epoch}, not {epoch}"
+                    at = f"{replica} @ {header.base_offset}"
+                    yield f"inconsistent epochs: {at} has {header.leader_epoch}, not {epoch}"
                     break

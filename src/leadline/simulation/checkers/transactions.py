@@ -18,13 +18,13 @@ def torn_transactions(history: ClientHistory, visible: Stored) -> Iterator[str]:
         ]
         shown = [a for a in acknowledged if a.offset is not None and visible[a.tp].get(a.offset) == a.value]
         hidden = [a for a in acknowledged if a not in shown]
-        who = f"of {transaction.producer} ({transaction.transactional_id})"
+        origin = f"of {transaction.producer} ({transaction.transactional_id})"
         if transaction.is_committed and hidden:
-            yield f"lost commit: {hidden[0].value!r} {who} was committed, and {hidden[0].tp} does not show it"
+            yield f"lost commit: {hidden[0].value!r} {origin} was committed, and {hidden[0].tp} does not show it"
         elif not transaction.is_commit_requested and shown:
-            yield f"visible abort: {shown[0].value!r} {who} was never committed, and {shown[0].tp} shows it"
+            yield f"visible abort: {shown[0].value!r} {origin} was never committed, and {shown[0].tp} shows it"
         elif shown and hidden:
-            yield f"torn transaction: {shown[0].value!r} {who} is visible, {hidden[0].value!r} is not"
+            yield f"torn transaction: {shown[0].value!r} {origin} is visible, {hidden[0].value!r} is not"
 
 
 def dependency_cycles(history: ClientHistory) -> Iterator[str]:

@@ -136,10 +136,10 @@ def _starts(view: "_View", bodies: RecordBytes) -> Longs:
     starts = np.empty(int(counts.sum()), np.int64)
     steps = int(counts[FEW_BATCHES - 1]) if len(counts) >= FEW_BATCHES else 0
     for left in np.searchsorted(-counts, -np.arange(steps), side="left").tolist():
-        here = at[:left]
-        starts[rows[:left]] = here
+        positions = at[:left]
+        starts[rows[:left]] = positions
         rows[:left] += 1
-        here += view.steps(here)
+        positions += view.steps(positions)
     for n in np.flatnonzero(counts > steps).tolist():
         row, count = int(rows[n]), int(counts[n]) - steps
         rest, at[n] = _record_starts(view, int(at[n]), int(ends[n]), count)
@@ -242,11 +242,11 @@ def header_positions(data: Buffer, rows: RecordPositions) -> HeaderPositions | N
         firsts = np.cumsum(counts) - counts
         parts = np.zeros((4, int(counts.sum())), np.int64)
         for k in range(int(counts.max(initial=0))):
-            here = np.flatnonzero(counts > k)
-            key_bytes, key_at = view.varints(at[here])
+            having_kth = np.flatnonzero(counts > k)
+            key_bytes, key_at = view.varints(at[having_kth])
             value_bytes, value_at = view.varints(key_at + np.maximum(key_bytes, 0))
-            parts[:, firsts[here] + k] = key_at, key_bytes, value_at, value_bytes
-            at[here] = value_at + np.maximum(value_bytes, 0)
+            parts[:, firsts[having_kth] + k] = key_at, key_bytes, value_at, value_bytes
+            at[having_kth] = value_at + np.maximum(value_bytes, 0)
     except IndexError:
         return None
     if view.too_long or (parts[1] < 0).any() or not np.array_equal(at, rows.end):

@@ -103,8 +103,8 @@ class ClusterClient:
             elif topic.error_code != UnknownTopicOrPartition.code:
                 raise RequestFailed(f"topic {topic.name}", topic.error_code)
         self._topics |= topics
-        for gone in set(names or ()) - topics.keys():
-            self._topics.pop(gone, None)
+        for missing in set(names or ()) - topics.keys():
+            self._topics.pop(missing, None)
         return topics
 
     def existing_topics(self, names: Collection[str]) -> dict[str, TopicMetadata]:

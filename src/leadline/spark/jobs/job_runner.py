@@ -31,7 +31,7 @@ from leadline.spark.table.table import WriterRefused
 from leadline.spark.table.table_writer import BatchSummary
 
 LONGEST_WAIT_S = 60.0  # of a thread for something to do
-GONE_LOOKS = 3  # a broker that has just started may not know all topics yet
+MISSING_CHECKS = 3  # a broker that has just started may not know all topics yet
 CANCELLED_S = 15.0  # that a step may take to end after its tasks were cancelled
 
 
@@ -290,11 +290,11 @@ class JobRunner:
             )
             self._observer.added(job)
         self._missing = {name: self._missing.get(name, 0) + 1 for name in changes.removed}
-        for name in [name for name, looks in self._missing.items() if looks >= GONE_LOOKS]:
-            gone, schedule = self.jobs.pop(name), self.queue.jobs.pop(name)
+        for name in [name for name, checks in self._missing.items() if checks >= MISSING_CHECKS]:
+            removed, schedule = self.jobs.pop(name), self.queue.jobs.pop(name)
             if not schedule.is_writing:
-                gone.close()
-            self._observer.removed(gone.job)
+                removed.close()
+            self._observer.removed(removed.job)
         for conflict in changes.conflicts:
             if conflict not in self._conflicts:
                 self._conflicts.add(conflict)

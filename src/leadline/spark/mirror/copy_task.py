@@ -48,14 +48,14 @@ def run_copy_task(job: CopyTask) -> CopyOutput:
     def batches() -> Iterator[EncodedBatch]:
         nonlocal newest_ms
         for range_ in job.task:
-            there = TopicPartition(job.prefix + range_.tp.topic, range_.tp.partition)
+            target = TopicPartition(job.prefix + range_.tp.topic, range_.tp.partition)
             for fetched in fetch(cluster, range_, job.fetch_options):
                 for position, header in committed(fetched.data, fetched.aborted or ()):
                     data, copied_spans = copied_batch(fetched, position, header, range_)
                     if copied_spans:
                         newest_ms = max(newest_ms, header.max_timestamp)
                         spans.append(copied_spans)
-                        yield EncodedBatch(there, data, sum(length for _, length in copied_spans))
+                        yield EncodedBatch(target, data, sum(length for _, length in copied_spans))
 
     with ClusterClient(job.source) as cluster:
         staged = job.staging.write(batches())

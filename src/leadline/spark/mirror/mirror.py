@@ -267,9 +267,9 @@ class Mirror:
     ) -> dict[TopicPartition, GroupOffset]:
         notes: dict[TopicPartition, GroupOffset] = {}
         for tp, until in end.items():
-            there = self._target_of(tp)
-            target = transaction.ends.get(there, places[there].target if there in places else 0)
-            notes[there] = CopyPosition(until, target, at.ids.get(tp.topic, "")).note
+            copy = self._target_of(tp)
+            target = transaction.ends.get(copy, places[copy].target if copy in places else 0)
+            notes[copy] = CopyPosition(until, target, at.ids.get(tp.topic, "")).note
         return notes
 
     # Groups
@@ -292,13 +292,14 @@ class Mirror:
         return moved, tuple(busy)
 
     def _translate_group(self, group: str, at: ClusterOffsets) -> bool:
-        here = self.source.committed(group, list(at.latest))
-        there = self.target.committed(group, [self._target_of(tp) for tp in here]) if here else {}
+        source_offsets = self.source.committed(group, list(at.latest))
+        targets = [self._target_of(tp) for tp in source_offsets]
+        target_offsets = self.target.committed(group, targets) if targets else {}
         ahead = {}
-        for tp, committed in here.items():
+        for tp, committed in source_offsets.items():
             target = self._target_of(tp)
             offset = self.map.translate(target, committed.offset)
-            if offset is not None and (target not in there or there[target].offset < offset):
+            if offset is not None and (target not in target_offsets or target_offsets[target].offset < offset):
                 ahead[target] = offset
         if ahead:
             self.target.commit(group, ahead)

@@ -269,7 +269,7 @@ def _compaction(topic: TopicReport) -> str:
     if keyless == figures.records:
         return lead("The records have no keys: the topic cannot be compacted.")
     about = "" if kept.is_exact else "about "
-    gone = figures.records - keyless - kept.keys
+    superseded = figures.records - keyless - kept.keys
     policy = COMPACTED.get(topic.limits.cleanup_policy, "is compacted")
     all_records = quantities.counted(figures.records, "record")
     remain = f"{about}{quantities.number(kept.keys)} of {all_records} would remain"
@@ -287,7 +287,7 @@ def _compaction(topic: TopicReport) -> str:
     ]
     rows = [
         ["keys", about + quantities.number(kept.keys)],
-        ["superseded records", about + quantities.number(max(gone, 0))],
+        ["superseded records", about + quantities.number(max(superseded, 0))],
         ["tombstones among the last", about + quantities.number(kept.tombstones)],
         ["records without a key", quantities.number(keyless)],
     ]

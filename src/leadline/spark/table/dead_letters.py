@@ -152,8 +152,8 @@ def _merge(shaped: list[ShapedRecords], table: Table, state: TableState, columns
         if not staged.paths:
             return
         job = merge_job(table, deletes, state.origin, staging, buckets=1)
-        there = [] if remembered is None else deletes.live_files()
-        prepared = prepare(_run_here, job, table.live_files(), there, staged, width=1)
+        old_deletes = [] if remembered is None else deletes.live_files()
+        prepared = prepare(_run_here, job, table.live_files(), old_deletes, staged, width=1)
         if prepared.remembered:
             if remembered is None:
                 deletes.create(origin, DELETES, TableProgress())

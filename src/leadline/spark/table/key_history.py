@@ -75,10 +75,10 @@ class KeyMerge:
 
 def merged(mode: str, key: KeyEntries) -> KeyMerge:
     places = {entry.place[1:] for entry in key.new}
-    there = [*_others(key.rows, places), *_others(key.deletes, places), *_others(key.truncates, places)]
-    new = _resolved(key.new, there)
+    existing = [*_others(key.rows, places), *_others(key.deletes, places), *_others(key.truncates, places)]
+    new = _resolved(key.new, existing)
     fresh = {id(entry) for entry in new}
-    entries = _without_repeats(in_source_order([*there, *new]))
+    entries = _without_repeats(in_source_order([*existing, *new]))
     final = versions(mode, entries)
     unchanged = {entry.at for entry, end_us in final if id(entry) not in fresh and end_us == entry.end_us}
     return KeyMerge(
@@ -89,7 +89,7 @@ def merged(mode: str, key: KeyEntries) -> KeyMerge:
             if id(entry) in fresh or entry.at not in unchanged
         ],
         [entry for entry in _remembered(mode, entries) if id(entry) in fresh],
-        *_told_apart(mode, new, there),
+        *_late_and_repeated(mode, new, existing),
     )
 
 
@@ -115,14 +115,14 @@ def _others(entries: Iterable[KeyChange], places: set[tuple[int, int]]) -> list[
     return [entry for entry in entries if entry.place[1:] not in places]
 
 
-def _resolved(new: Sequence[KeyChange], there: Sequence[KeyChange]) -> list[KeyChange]:
+def _resolved(new: Sequence[KeyChange], existing: Sequence[KeyChange]) -> list[KeyChange]:
     """Tombstones as deletes behind the newest entry before them; without those that follow a delete, or nothing."""
     if not any(entry.is_tombstone for entry in new):
         return list(new)
     resolved: list[KeyChange] = []
     newest: KeyChange | None = None
     fresh = {id(entry) for entry in new}
-    for entry in in_topic_order([*there, *new]):
+    for entry in in_topic_order([*existing, *new]):
         if entry.is_tombstone:
             if newest is None or newest.is_delete:
                 continue
@@ -154,13 +154,13 @@ def _remembered(mode: str, entries: Sequence[KeyChange]) -> Sequence[KeyChange]:
     return [entry for entry in entries[-1:] if entry.is_delete and entry.op != TRUNCATE and entry.order.kind]
 
 
-def _told_apart(mode: str, new: Sequence[KeyChange], there: Sequence[KeyChange]) -> tuple[int, int]:
+def _late_and_repeated(mode: str, new: Sequence[KeyChange], existing: Sequence[KeyChange]) -> tuple[int, int]:
     """How many entries are late, and how many repeated. A table by `upsert` knows the newest entry of a key only."""
     late = repeated = 0
     fresh = {id(entry) for entry in new}
     newest: KeyChange | None = None
     positions: set[tuple[SourceOrder, bool]] = set()
-    for entry in in_topic_order([*there, *new]):
+    for entry in in_topic_order([*existing, *new]):
         what = entry.order, entry.is_delete
         if entry.order.kind and what in positions:
             repeated += id(entry) in fresh

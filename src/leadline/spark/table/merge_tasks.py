@@ -90,15 +90,15 @@ def find(job: MergeJob, task: FindTask) -> KeyMatches:
     skipped = 0
     with (
         BucketedFiles(job.staging, "rows", job.columns, job.buckets) as rows,
-        BucketedFiles(job.staging, "deletes", DELETES_COLUMNS, job.buckets) as gone,
+        BucketedFiles(job.staging, "deletes", DELETES_COLUMNS, job.buckets) as deletes,
     ):
         for number, file in task.files:
             with LiveRows(file, job.directory.options, job.names) as live:
                 skipped += _find_in(live, keys, job.columns.key, names, number, rows)
         for file in task.deletes:
             with LiveRows(file, job.deletes_directory.options, job.deletes_names) as live:
-                skipped += _find_in(live, keys, DELETES_COLUMNS.key, None, 0, gone)
-        return KeyMatches(rows.finish(), gone.finish(), skipped)
+                skipped += _find_in(live, keys, DELETES_COLUMNS.key, None, 0, deletes)
+        return KeyMatches(rows.finish(), deletes.finish(), skipped)
 
 
 def _names(job: MergeJob) -> list[str]:
@@ -195,10 +195,10 @@ class _Rows:
 
 
 def merge_bucket(job: MergeJob, task: MergeTask) -> MergedBucket:
-    there = _Rows(_staged(job, task.rows.of(task.bucket)), job.columns, job)
-    staged = with_deletes(there.rows) if task.renews else _staged(job, task.staged.of(task.bucket))
+    existing = _Rows(_staged(job, task.rows.of(task.bucket)), job.columns, job)
+    staged = with_deletes(existing.rows) if task.renews else _staged(job, task.staged.of(task.bucket))
     new = _Rows(staged, job.columns, job, are_new=True)
-    gone = _Rows(_as_deletes(_staged(job, task.deletes.of(task.bucket))), DELETES_COLUMNS, job)
+    deletes = _Rows(_as_deletes(_staged(job, task.deletes.of(task.bucket))), DELETES_COLUMNS, job)
     keyless = _staged(job, (task.rows if task.renews else task.staged).of(job.buckets))
     truncated = _as_deletes(_truncates(keyless))
     truncates = _all_entries(truncated, job.columns, job)
@@ -207,9 +207,9 @@ def merge_bucket(job: MergeJob, task: MergeTask) -> MergedBucket:
     removed: list[KeyChange] = []
     remembered: list[KeyChange] = []
     late = repeated = 0
-    for key in new.by_key.keys() | there.by_key.keys():
+    for key in new.by_key.keys() | existing.by_key.keys():
         assert key is not None
-        entries = KeyEntries(new.of(key), there.of(key), gone.of(key), truncates)
+        entries = KeyEntries(new.of(key), existing.of(key), deletes.of(key), truncates)
         if not (entries.rows or entries.deletes or truncates) and len(entries.new) == 1:
             (entry,) = entries.new
             if not entry.is_delete:
@@ -221,11 +221,11 @@ def merge_bucket(job: MergeJob, task: MergeTask) -> MergedBucket:
         remembered += plan.remembered
         late += plan.late
         repeated += plan.repeated
-    added = _added(job, new, there, versions)
+    added = _added(job, new, existing, versions)
     letters = [_remembered(job, new, remembered)]
     if task.bucket == 0 and truncated is not None:
         letters.append(_deletes_of(truncated, job.columns))
-    losing = [there.take(removed), keyless if task.bucket == 0 and task.renews else None]
+    losing = [existing.take(removed), keyless if task.bucket == 0 and task.renews else None]
     paths, touched = _write_removed(job, _joined(losing))
     return MergedBucket(
         _write(job.directory, job.columns, job.partition_by, job.slot, added),
@@ -269,10 +269,12 @@ def with_deletes(rows: pa.Table | None) -> pa.Table | None:
     return rows.append_column(DELETED, pc.or_(empty, deleted))
 
 
-def _added(job: MergeJob, new: _Rows, there: _Rows, versions: Sequence[Version]) -> pa.Table | None:
+def _added(job: MergeJob, new: _Rows, existing: _Rows, versions: Sequence[Version]) -> pa.Table | None:
     """The rows that the table gets, by key: then the bounds of their row groups say much."""
     fresh, old = [one for one in versions if one.is_new], [one for one in versions if not one.is_new]
-    parts = [_valid(job, rows.take([one.entry for one in some]), some) for rows, some in ((new, fresh), (there, old))]
+    parts = [
+        _valid(job, rows.take([one.entry for one in some]), some) for rows, some in ((new, fresh), (existing, old))
+    ]
     rows = _joined(parts)
     if rows is None:
         return None
@@ -350,34 +352,34 @@ def remove(job: MergeJob, task: RemoveTask) -> list[Removal]:
     for number, file in task.files:
         positions = rows.filter(pc.equal(rows[FILE], number))[AT].to_numpy()
         with LiveRows(file, job.directory.options, job.names) as live:
-            gone = np.union1d(live.deleted(), positions)
-            if len(gone) == live.rows:
+            deleted = np.union1d(live.deleted(), positions)
+            if len(deleted) == live.rows:
                 removals.append(Removal(file))
             elif job.has_position_deletes:
-                removals.append(Removal(file, positions=_write_positions(job, file, gone)))
+                removals.append(Removal(file, positions=_write_positions(job, file, deleted)))
             else:
-                removals.append(Removal(file, tuple(_rewrite(job, live, gone))))
+                removals.append(Removal(file, tuple(_rewrite(job, live, deleted))))
     return removals
 
 
-def _rewrite(job: MergeJob, live: LiveRows, gone: Positions) -> list[DataFile]:
+def _rewrite(job: MergeJob, live: LiveRows, deleted: Positions) -> list[DataFile]:
     with ParquetFiles(job.directory, job.columns, job.partition_by, job.slot) as files:
         for row_group, first in live.row_groups:
             rows = live.read(row_group)
             stays = np.ones(rows.num_rows, np.bool_)
-            stays[gone[(gone >= first) & (gone < first + rows.num_rows)] - first] = False
+            stays[deleted[(deleted >= first) & (deleted < first + rows.num_rows)] - first] = False
             for batch in rows.filter(pa.array(stays)).to_batches():
                 files.write(batch)
         return files.finish()
 
 
-def _write_positions(job: MergeJob, file: LiveFile, gone: Positions) -> DataFile:
+def _write_positions(job: MergeJob, file: LiveFile, deleted: Positions) -> DataFile:
     filesystem, root = job.directory.open()
     make_directory(filesystem, root)
     path = f"deletes-{uuid.uuid4()}.parquet"
-    columns = {PATH: pa.repeat(file.uri, len(gone)), POSITION: pa.array(gone, pa.int64())}
+    columns = {PATH: pa.repeat(file.uri, len(deleted)), POSITION: pa.array(deleted, pa.int64())}
     rows = pa.table([columns[PATH], columns[POSITION]], schema=POSITION_DELETES)
     pq.write_table(rows, f"{root}/{path}", filesystem=filesystem, use_dictionary=[PATH])
     if isinstance(filesystem, fs.LocalFileSystem):
         flush_to_disk(Path(root, path))
-    return DataFile(path, filesystem.get_file_info(f"{root}/{path}").size, len(gone), {}, {}, {})
+    return DataFile(path, filesystem.get_file_info(f"{root}/{path}").size, len(deleted), {}, {}, {})

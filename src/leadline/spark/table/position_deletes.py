@@ -103,8 +103,8 @@ class RowDelta(_OverwriteFiles):
 
     def _leaves(self, entry: ManifestEntry) -> bool:
         file = entry.data_file
-        gone = {data_file.file_path.encode() for data_file in self._deleted_data_files}
-        return file.file_path in self._replaced_deletes or (file.lower_bounds or {}).get(PATH_ID) in gone
+        deleted_paths = {data_file.file_path.encode() for data_file in self._deleted_data_files}
+        return file.file_path in self._replaced_deletes or (file.lower_bounds or {}).get(PATH_ID) in deleted_paths
 
     def _delete_writer(self, spec: PartitionSpec) -> ManifestWriter:
         output = self.new_manifest_output()

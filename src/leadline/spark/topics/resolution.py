@@ -51,12 +51,12 @@ def resolve_topics(cluster: ClusterClient, topics: TopicSelection, *, all_of_the
 def _assigned(cluster: ClusterClient, topics: AssignedPartitions, all_of_them: bool) -> ResolvedTopics:
     names = {tp.topic for tp in topics.partitions}
     metadata = cluster.existing_topics(names) if all_of_them else cluster.topics(names)
-    there = [tp for tp in topics.partitions if tp.topic in metadata and tp.partition in metadata[tp.topic].leaders]
-    if all_of_them and len(there) < len(topics.partitions):
-        missing = next(tp for tp in topics.partitions if tp not in there)
+    existing = [tp for tp in topics.partitions if tp.topic in metadata and tp.partition in metadata[tp.topic].leaders]
+    if all_of_them and len(existing) < len(topics.partitions):
+        missing = next(tp for tp in topics.partitions if tp not in existing)
         partitions = partitions_text(len(metadata[missing.topic].leaders))
         raise NoSuchTopic(f"assign: topic {missing.topic} has {partitions}; there is no {missing}")
-    return _resolved(metadata, there)
+    return _resolved(metadata, existing)
 
 
 def _resolved(topics: Mapping[str, TopicMetadata], partitions: list[TopicPartition]) -> ResolvedTopics:

@@ -139,7 +139,7 @@ def test_a_commit_by_template_is_answered_and_written_as_by_the_handler(
             assert client.has_template
             for part in (part for topic in commit.topics for part in topic.partitions):
                 part.committed_offset, part.committed_leader_epoch = 1 << 62, 12
-            replies = [await who.commit(commit, version, 99) for who in (client, Client(broker))]
+            replies = [await sender.commit(commit, version, 99) for sender in (client, Client(broker))]
             assert replies[0] == replies[1]
             mine, other = written(broker)[-2:]
             assert [(record.key, record.value[:-8]) for record in mine[1] if record.value] == [

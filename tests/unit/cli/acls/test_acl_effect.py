@@ -19,7 +19,7 @@ NO_SETTINGS = AuthorizerSettings()
 
 def rule(
     name: str,
-    who: str,
+    user: str,
     operation: AclOperation = READ,
     *,
     deny: bool = False,
@@ -28,7 +28,7 @@ def rule(
 ) -> AclBinding:
     pattern = ResourcePattern(TOPIC, name, PatternType.PREFIXED if prefixed else PatternType.LITERAL)
     permission = AclPermission.DENY if deny else AclPermission.ALLOW
-    return AclBinding(pattern, AccessControlEntry(who, host, operation, permission))
+    return AclBinding(pattern, AccessControlEntry(user, host, operation, permission))
 
 
 def changes(
@@ -67,7 +67,7 @@ def test_a_rule_that_another_covers_changes_nothing() -> None:
 def test_the_first_rule_of_a_topic_shuts_everyone_else_out() -> None:
     settings = AuthorizerSettings(allow_everyone=True)
     after = changes([], [rule("a", "User:x", ALL)], settings=settings)
-    assert {(who, allowed) for _, who, _, allowed, _ in after} == {("else", False)}
+    assert {(user, allowed) for _, user, _, allowed, _ in after} == {("else", False)}
 
 
 def test_a_denial_from_one_host_shows_that_host_alone() -> None:

@@ -39,4 +39,4 @@ def test_records_without_a_promise_of_an_acknowledgement_do_not_count() -> None:
     given_up.is_given_up = True
     unsafe.delivery = Delivery.AT_MOST_ONCE
     transactional.transaction = TransactionAttempt("t", "p")
-    assert [lines(it) for it in (given_up, unsafe, transactional)] == [[], [], []]
+    assert [lines(history) for history in (given_up, unsafe, transactional)] == [[], [], []]

@@ -29,9 +29,9 @@ def mapped(pairs: list[tuple[int, int]]) -> OffsetMap:
 
 @given(copied())
 def test_a_translated_offset_misses_nothing_and_repeats_nothing(pairs: list[tuple[int, int]]) -> None:
-    there = mapped(pairs)
+    offset_map = mapped(pairs)
     for offset in range(pairs[-1][0] + 3 if pairs else 0):
-        target = there.translate(TP, offset)
+        target = offset_map.translate(TP, offset)
         assert target is not None
         assert [pair for pair in pairs if pair[1] < target] == [pair for pair in pairs if pair[0] < offset]
 
@@ -45,9 +45,9 @@ def test_it_comes_back_as_it_was_written(pairs: list[tuple[int, int]]) -> None:
 
 
 def test_what_follows_each_other_is_one_run() -> None:
-    there = mapped([(n, n + 7) for n in range(100)])
-    there.add(TP, OffsetRun(100, 107, 50))
-    assert dict(there.runs()) == {TP: [OffsetRun(0, 7, 150)]}
+    offset_map = mapped([(n, n + 7) for n in range(100)])
+    offset_map.add(TP, OffsetRun(100, 107, 50))
+    assert dict(offset_map.runs()) == {TP: [OffsetRun(0, 7, 150)]}
 
 
 def test_nothing_is_known_of_what_was_not_copied() -> None:

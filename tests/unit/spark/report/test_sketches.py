@@ -36,10 +36,10 @@ def histogram(*parts: Sequence[int]) -> Histogram:
 @given(st.lists(st.integers(0, 1 << 40), min_size=1), st.lists(st.integers(0, 1000)), st.floats(0.01, 1))
 def test_a_percentile_is_right_to_three_percent(one: list[int], other: list[int], share: float) -> None:
     sizes = sorted(one + other)
-    sketch = histogram(one, other)
+    merged = histogram(one, other)
     truth = sizes[max(0, int(np.ceil(share * len(sizes))) - 1)]
-    assert sketch.percentile(share) == pytest.approx(truth, rel=0.04, abs=0.5)
-    assert (sketch.count, sketch.total, sketch.largest) == (len(sizes), sum(sizes), sizes[-1])
+    assert merged.percentile(share) == pytest.approx(truth, rel=0.04, abs=0.5)
+    assert (merged.count, merged.total, merged.largest) == (len(sizes), sum(sizes), sizes[-1])
 
 
 @pytest.mark.parametrize("size", [*range(33), 1000, 12_345])

@@ -46,7 +46,7 @@ def test_the_log_end_at_a_time_is_that_of_the_records_before_it() -> None:
 
 
 def test_records_with_nonsensical_times_do_not_stretch_the_rest() -> None:
-    usual = list(range(10 * DAY_MS, 11 * DAY_MS, 20_000))
-    assert bulk(slots([5, *usual])).starts[0] >= 9 * DAY_MS
-    even = slots(usual)
+    times = list(range(10 * DAY_MS, 11 * DAY_MS, 20_000))
+    assert bulk(slots([5, *times])).starts[0] >= 9 * DAY_MS
+    even = slots(times)
     assert bulk(even) is even
