@@ -3,21 +3,28 @@
 `test_dynamic_settings` holds that every dynamic setting is either here or looked at there.
 """
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from itertools import count
+from random import Random
+from types import MappingProxyType
 from typing import NamedTuple
 
 import pytest
 
+from leadline.log.cleaner import cleanable
 from leadline.log.log import Log
 from leadline.model import TopicPartition
-from leadline.records.batch import walk
-from leadline.records.compression import Codec
+from leadline.records.batch import HEADER_BYTES, walk
+from leadline.records.build import build
+from leadline.records.compression import Codec, compress
+from leadline.records.record import Record
 from leadline.wire.messages import FetchRequest, FetchResponse
 from tests.support.ahead_clock import AheadClock
 from tests.support.in_memory_broker import InMemoryClient, run
 from tests.support.logs import batch, whole_log
+from tests.support.waiting import eventually
 
 OK, MESSAGE_TOO_LARGE, NOT_ENOUGH_REPLICAS, INVALID_TIMESTAMP, UNSUPPORTED_VERSION = 0, 10, 19, 32, 35
 INVALID_RECORD = 87
@@ -142,11 +149,81 @@ async def admitted_connections(client: InMemoryClient, tp: TopicPartition) -> li
     return [first, second]
 
 
+async def write_without_the_follower(client: InMemoryClient, tp: TopicPartition) -> int:
+    """The error code of a produce to a partition whose other replica is on a broker that does not run."""
+    me, replicated = client.broker.metadata.me.id, TopicPartition(f"{tp.topic}-replicated", 0)
+    await client.broker.cluster.create_topic(replicated.topic, ((me, me + 1),), {})
+    return await write(client, replicated)
+
+
+def level_on_disk(codec: Codec, *levels: int) -> Look:
+    """The one of these levels at which the leader has compressed a batch."""
+
+    async def look(client: InMemoryClient, tp: TopicPartition) -> int:
+        words = Random(1)
+        values = [b" ".join(words.choices((b"anna", b"ben", b"pears", b"plums", b"seven"), k=40)) for _ in range(100)]
+        sent = build([Record(n, now_ms(client), b"k", value) for n, value in enumerate(values)])
+        await client.produce(tp, sent)
+        stored = whole_log(log_of(client, tp))
+        bodies = [compress(codec, bytes(sent[HEADER_BYTES:]), level) for level in levels]
+        assert len(set(bodies)) == len(levels)
+        return levels[bodies.index(stored[HEADER_BYTES:])]
+
+    return look
+
+
+async def segments_of_small_indexes(client: InMemoryClient, tp: TopicPartition) -> int:
+    for _ in range(4):
+        await write(client, tp)
+    return len(log_of(client, tp).segments)
+
+
+async def jitter_is_drawn(client: InMemoryClient, tp: TopicPartition) -> bool:
+    await write(client, tp)
+    return log_of(client, tp).roll().jitter_ms > 0
+
+
+async def removed_files(client: InMemoryClient, tp: TopicPartition) -> int:
+    """The files that retention has removed, and that are still there a moment later."""
+    assert await start_after_retention(client, tp) == 2
+    log = log_of(client, tp)
+    await client.broker.dirs.dir_of(log).disk.drain()
+    await passed(0.01)  # twice the shorter delay
+    await client.broker.dirs.dir_of(log).disk.drain()
+    return sum(name.endswith(".log.deleted") for name in client.broker.files.listdir(log.directory))
+
+
+async def passed(seconds: float) -> None:
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + seconds
+    await eventually(lambda: loop.time() > deadline_s)
+
+
+def is_cleaned_next(clean_segments: int) -> Look:
+    """Whether a log of three equal segments is due, if this many of them are clean. Its records are a second old."""
+
+    async def look(client: InMemoryClient, tp: TopicPartition) -> bool:
+        log = log_of(client, tp)
+        for _ in range(3):
+            await write(client, tp)
+            log.roll()
+        pass_second(client)
+        candidate = cleanable(log, clean_segments, now_ms(client))
+        return candidate is not None and candidate.due
+
+    return look
+
+
+async def unclean_election_is_allowed(client: InMemoryClient, tp: TopicPartition) -> bool:
+    return await client.broker.controller._allow_unclean([tp.topic]) == [tp.topic]
+
+
 class Effect(NamedTuple):
     value: str
     look: Look
     before: object
     after: object
+    configs: Mapping[str, str] = MappingProxyType({})  # of the topic
 
 
 EFFECTS = {
@@ -167,6 +244,17 @@ EFFECTS = {
     "log.preallocate": Effect("true", is_preallocated, False, True),
     "transaction.partition.verification.enable": Effect("false", unverified_write, NOT_ENOUGH_REPLICAS, OK),
     "producer.id.expiration.ms": Effect("500", producers_after_a_second, 1, 0),
+    "min.insync.replicas": Effect("2", write_without_the_follower, OK, NOT_ENOUGH_REPLICAS),
+    "compression.gzip.level": Effect("1", level_on_disk(Codec.GZIP, -1, 1), -1, 1, {"compression_type": "gzip"}),
+    "compression.lz4.level": Effect("3", level_on_disk(Codec.LZ4, 9, 3), 9, 3, {"compression_type": "lz4"}),
+    "compression.zstd.level": Effect("9", level_on_disk(Codec.ZSTD, 3, 9), 3, 9, {"compression_type": "zstd"}),
+    "log.index.size.max.bytes": Effect("16", segments_of_small_indexes, 1, 4, {"index_interval_bytes": "0"}),
+    "log.roll.jitter.ms": Effect("3600000", jitter_is_drawn, False, True),
+    "log.segment.delete.delay.ms": Effect("5", removed_files, 2, 0, {"retention_ms": "500"}),
+    "log.cleaner.min.cleanable.ratio": Effect("0.7", is_cleaned_next(1), True, False),
+    "log.cleaner.min.compaction.lag.ms": Effect("60000", is_cleaned_next(1), True, False),
+    "log.cleaner.max.compaction.lag.ms": Effect("500", is_cleaned_next(2), False, True),
+    "unclean.leader.election.enable": Effect("true", unclean_election_is_allowed, False, True),
     "max.connections.per.ip": Effect("1", admitted_connections, [True, True], [True, False]),
     "max.connections.per.ip.overrides": Effect("10.0.0.9:1", admitted_connections, [True, True], [True, False]),
 }
@@ -175,14 +263,14 @@ _topics = count()
 
 @pytest.mark.parametrize("name", EFFECTS)
 def test_a_changed_setting_takes_effect_at_once_and_so_does_the_old_one_again(name: str) -> None:
-    value, look, before, after = EFFECTS[name]
+    value, look, before, after, configs = EFFECTS[name]
 
     async def test(client: InMemoryClient) -> None:
         steps: list[tuple[dict[str, str], object]] = [({}, before), ({name: value}, after), ({}, before)]
         for settings, expected in steps:
             await client.broker.cluster.alter_broker_config(partial(dict, settings), of_all=True)
             topic = f"topic{next(_topics)}"
-            await client.create(topic)
+            await client.create(topic, 1, **configs)
             assert await look(client, TopicPartition(topic, 0)) == expected, settings
 
     run(test, AheadClock())

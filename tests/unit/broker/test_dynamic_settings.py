@@ -34,11 +34,6 @@ def log_of(broker: Broker) -> Log:
     return broker.replicas.hosted[TP].log
 
 
-def config(field: str) -> Look:
-    """What a running log obeys."""
-    return lambda broker: getattr(log_of(broker).config, field)
-
-
 def net_of(broker: Broker) -> Net:
     return broker.net
 
@@ -62,18 +57,7 @@ BROKER: dict[str, tuple[str, Look, object]] = {
     "log.cleaner.io.buffer.load.factor": ("0.5", lambda broker: pass_over(broker).load_factor, 0.5),
     "log.cleaner.io.buffer.size": ("900000", lambda broker: pass_over(broker).io_buffer_bytes, 450_000),
     "log.cleaner.backoff.ms": ("77", lambda broker: broker.dirs.config.log_cleaner_backoff_ms, 77),
-    "compression.gzip.level": ("5", config("compression_gzip_level"), 5),
-    "compression.lz4.level": ("5", config("compression_lz4_level"), 5),
-    "compression.zstd.level": ("5", config("compression_zstd_level"), 5),
-    "log.cleaner.delete.retention.ms": ("77", config("delete_retention_ms"), 77),
-    "log.segment.delete.delay.ms": ("77", config("file_delete_delay_ms"), 77),
-    "log.cleaner.max.compaction.lag.ms": ("77", config("max_compaction_lag_ms"), 77),
-    "log.cleaner.min.cleanable.ratio": ("0.7", config("min_cleanable_dirty_ratio"), 0.7),
-    "log.cleaner.min.compaction.lag.ms": ("77", config("min_compaction_lag_ms"), 77),
-    "min.insync.replicas": ("2", config("min_insync_replicas"), 2),
-    "log.index.size.max.bytes": ("7777", config("segment_index_bytes"), 7777),
-    "log.roll.jitter.ms": ("77", config("segment_jitter_ms"), 77),
-    "unclean.leader.election.enable": ("true", config("unclean_leader_election_enable"), True),
+    "log.cleaner.delete.retention.ms": ("77", lambda broker: pass_over(broker).config.delete_retention_ms, 77),
 }
 ELSEWHERE = {
     "listeners": "refused while a broker runs",
