@@ -26,7 +26,7 @@ demo: $(READY) $(COMPILED) ## the data pipeline at work, in a minute or two; the
 test: $(READY) $(COMPILED) ## all tests
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-sim: $(COMPILED) ## play whole clusters with faults, from new seeds, for MINUTES (6)
+sim: $(COMPILED) ## simulate whole clusters with faults, from new seeds, for MINUTES (6)
 	$(BIN)/leadline sim --minutes $(or $(MINUTES),6) --jobs 2 $(ARGS)
 
 # A browser is no part of the lock: the driver goes into a folder of its own, and Chromium comes from the system or $$CHROMIUM.

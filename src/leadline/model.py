@@ -33,7 +33,7 @@ class TopicPartition(NamedTuple):
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    """In the order in which they come."""
+    """The partitions by their topics, in the order in which they come."""
     grouped: dict[str, list[TopicPartition]] = {}
     for tp in partitions:
         grouped.setdefault(tp.topic, []).append(tp)

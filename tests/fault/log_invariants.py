@@ -99,7 +99,7 @@ def batches_are_valid_and_in_order(log: Log, batches: Batches) -> None:
     for base, data in batches.items():
         header = header_at(data)
         assert crc_of(data, 0, len(data)) == header.crc, f"the CRC at {base}"
-        assert base > end, f"{base} comes behind {end}"
+        assert base > end, f"{base} follows {end}"
         end = header.last_offset
     assert end < log.log_end
     assert log.log_start <= log.log_end

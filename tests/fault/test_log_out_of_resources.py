@@ -110,7 +110,7 @@ def test_what_was_sent_behind_a_refused_batch_is_refused_until_that_one_comes_ag
         append(written)
     disk.room = ROOM_BYTES
     for behind in (written + 1, written + 2):
-        with pytest.raises(ResourceExhausted, match=f"came behind batch {written}, which was refused"):
+        with pytest.raises(ResourceExhausted, match=f"followed batch {written}, which was refused"):
             append(behind)
     for sequence in range(written, written + 3):
         append(sequence)

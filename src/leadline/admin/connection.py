@@ -102,7 +102,7 @@ class ClusterConnection:
 
     @property
     def properties(self) -> dict[str, str]:
-        """Those of librdkafka. Kafka's own stores are not among them: `_create` adds them."""
+        """The properties for librdkafka. Kafka's own stores are not among them: `_create` adds them."""
         if self._properties is None:
             general = {
                 name: value
@@ -148,13 +148,13 @@ class ClusterConnection:
         return self._create(Consumer, required)
 
     def _token(self, _: str) -> tuple[str, float, str, dict[str, str]]:
-        """For librdkafka, where it cannot get a token of OAUTHBEARER by itself."""
+        """The token of OAUTHBEARER that librdkafka asks for where it cannot get one by itself."""
         tokens = login_tokens(self.security)
         token = tokens.token()
         return token.text.reveal_text(), token.expires_ms / 1000, "", dict(tokens.extensions)
 
     def check_token(self) -> None:
-        """Raises Failure if there is no token, before a client requests one in vain."""
+        """Raises Failure if there is no token, before a client tries to get one."""
         try:
             settings_or_failure(lambda: self._token(""))
         except NoToken as error:
@@ -227,7 +227,7 @@ class ClusterConnection:
         return self._unreachable(text, diagnoses)
 
     def _diagnoses(self) -> Diagnoses:
-        """For a client that speaks TLS, a server that does so is no problem: it may be slow."""
+        """If the client speaks TLS, a server that does so is not reported as a problem: it may be slow."""
         diagnose_server = diagnose_for_tls if self.security.uses_tls else diagnose
         return Diagnoses(self._addresses, min(ANSWER_S, self.timeout_s / 4), diagnose_server)
 
@@ -278,7 +278,7 @@ class ClusterConnection:
         return Failure(f"cannot reach {self.servers}: {self._reason(text, diagnoses)}")
 
     def _reason(self, text: str, diagnoses: Diagnoses) -> str:
-        """What the servers are, if they are no brokers. Otherwise the last error of the client."""
+        """What the servers are, if they are not brokers. Otherwise the last error of the client."""
         by_server = {} if KAFKA in diagnoses.by_server.values() else diagnoses.by_server
         texts = {server: diagnosis.text for server, diagnosis in by_server.items()}
         if len(texts) == len(self._addresses) == 1:

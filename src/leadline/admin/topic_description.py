@@ -21,7 +21,7 @@ class PartitionDescription(NamedTuple):
 
     @property
     def replication_factor(self) -> int:
-        """Without the replicas that a reassignment adds."""
+        """The number of replicas, without those that a reassignment adds."""
         if self.moves is None or not {*self.moves.adding, *self.moves.removing} & {*self.replicas}:
             return len(self.replicas)
         return len(self.moves.replicas) - len(self.moves.adding)
@@ -74,7 +74,7 @@ def partitions_of(
 
 
 def id_of(topic: "TopicDescription") -> str:
-    """In Kafka's form, which is base64 for URLs. librdkafka returns ordinary base64."""
+    """The id in Kafka's form, which is base64 for URLs. librdkafka returns ordinary base64."""
     return str(topic.topic_id).replace("+", "-").replace("/", "_")
 
 

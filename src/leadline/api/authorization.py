@@ -57,7 +57,7 @@ class Requirement(NamedTuple):
 
 
 class Authorization(NamedTuple):
-    """Of one request."""
+    """What one request needs, part by part."""
 
     name: str
     requirements: tuple[Requirement, ...]
@@ -100,7 +100,7 @@ def permits(permissions: Permissions, requirement: Requirement, name: str | None
 
 
 def permitted(permissions: Permissions, requirement: Requirement, names: Iterable[str]) -> set[str]:
-    """Those of the resources for which a client meets it."""
+    """The resources for which a client meets the requirement."""
     return {name for name in names if permits(permissions, requirement, name)}
 
 

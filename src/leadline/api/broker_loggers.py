@@ -13,7 +13,7 @@ from leadline.runtime.log_levels import LEVELS, ROOT, loggers, set_level, unset_
 
 
 def describe_loggers(names: list[str] | None) -> list[ConfigEntry]:
-    """Those of the names that exist; all, if there are no names. As in Kafka, an empty list leaves root out."""
+    """The loggers with these names; all of them if there are no names. As in Kafka, an empty list leaves root out."""
     levels = loggers()
     if names == []:
         levels.pop(ROOT)

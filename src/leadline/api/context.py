@@ -166,7 +166,7 @@ class Context(NamedTuple):
         return self.services.acls is None or self._decide(part, name, references, self.services.acls.authorizer)
 
     def permitted(self, part: str, names: Iterable[str]) -> Container[str]:
-        """Those of the names for which the client may."""
+        """The names for which the client has the right."""
         acls = self.services.acls
         if acls is None:
             return ALL_NAMES

@@ -28,7 +28,7 @@ def describe_producers(request: DescribeProducersRequest, ctx: Context) -> Descr
 
 
 def _describe_topic(topic: DescribeProducersRequest.TopicRequest, replicas: Replicas, ctx: Context) -> list[_Partition]:
-    """That the name is valid is checked first, as in Kafka."""
+    """The validity of the name is checked first, as in Kafka."""
     try:
         check_name(topic.name)
         if (refusal := ctx.refused("topics", topic.name)) is not None:

@@ -119,7 +119,7 @@ class Fetch:
         self.waiting: Callable[[], None] | None = None  # set while it waits without a session
 
     def try_once(self, *, last: bool = False) -> FetchResponse | None:
-        """The response; None: the fetch should wait for more. `last`: it may not wait any longer."""
+        """The response; None: the fetch should wait for more. `last`: it may not wait longer."""
         params, reader = self._params, self._reader
         present: list[FetchedPair] = []
         missing: list[FetchedPair] = []

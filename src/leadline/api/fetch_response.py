@@ -66,7 +66,7 @@ def redirects(part: FetchedPartition) -> bool:
 
 
 def by_topic(partitions: Iterable[FetchedPair]) -> list[FetchResponse.FetchableTopicResponse]:
-    """In their order. A topic that comes again after another one is there twice."""
+    """Partitions under their topics, in their order. A topic that comes again after another one appears twice."""
     topics: list[FetchResponse.FetchableTopicResponse] = []
     last: tuple[str, bytes] | None = None  # the topic of the last entry
     for key, part in partitions:

@@ -174,7 +174,7 @@ class Sessions:
         return session
 
     def position_count(self) -> int:
-        """In all sessions together."""
+        """The number of positions in all sessions together."""
         return sum(len(session.positions) for session in self.by_id.values())
 
     def _new_id(self) -> int:

@@ -185,7 +185,7 @@ def offset_fetch(request: OffsetFetchRequest, ctx: Context) -> OffsetFetchRespon
 def _fetch_permitted(
     group_id: str, topics: Sequence[_RequestedTopic] | None, require_stable: bool, ctx: Context
 ) -> Mapping[TopicPartition, FetchedOffset]:
-    """Of topics that the client may not describe: an error if the request names them, otherwise nothing."""
+    """A topic that the client may not describe gets an error if the request names it, and is left out otherwise."""
     if (refusal := ctx.refused("groups", group_id)) is not None:
         raise refusal
     if topics is None:

@@ -65,7 +65,7 @@ def _describe_all(request: MetadataRequest, ctx: Context) -> _Answer:
 
 
 def _describe_names(request: MetadataRequest, ctx: Context, names: list[str]) -> _Answer:
-    """Of a topic that the client may not describe, nothing is looked up: not even whether it exists."""
+    """Nothing is looked up about a topic that the client may not describe, not even whether it exists."""
     described = ctx.permitted("topics", names)
     unauthorized = {name: _unauthorized(name, is_internal=False) for name in names if name not in described}
     cached = ctx.services.metadata.topics
@@ -156,7 +156,7 @@ def _refused(topics: Iterable[MetadataRequest.MetadataRequestTopic], code: int) 
 
 
 def _describe_ids(request: MetadataRequest, ctx: Context, ids: list[UUID]) -> _Answer:
-    """An id is no secret, but the name is."""
+    """An id is not a secret, but the name is."""
     by_id = ctx.services.metadata.by_id
     permitted = ctx.permitted("topic ids", [by_id[topic_id].name for topic_id in ids if topic_id in by_id])
 
@@ -224,7 +224,7 @@ def _describe(rows: list[_Row], ctx: Context, request: MetadataRequest) -> Steps
 
 
 def _describe_topic(topic: CachedTopic, ctx: Context, request: MetadataRequest) -> _Topic:
-    """Without its partitions."""
+    """The topic without its partitions."""
     return _Topic(
         error_code=NONE,
         name=topic.name,

@@ -77,7 +77,7 @@ class PartitionReader:
         return hosted.watchers(of_log_end=self._params.isolation is Isolation.LOG_END)
 
     def read(self, key: TopicIdPartition, position: FetchPosition, left: int, *, min_one: bool) -> _Partition:
-        """At most `left` bytes of it. `min_one`: the first batch comes whole, however large it is."""
+        """Reads at most `left` bytes of a partition. `min_one`: the first batch comes whole, however large it is."""
         try:
             hosted = self.hosted[key] = self._readable(key, position)
             if self._session is not None:
@@ -105,7 +105,9 @@ class PartitionReader:
         if params.by_id and log.topic_id not in (None, id_of(key.topic_id)):
             raise InconsistentTopicId(f"partition {log.tp} has topic id {log.topic_id}")
         if params.version < ZSTD_FROM and log.config.compression_type == "zstd":
-            raise UnsupportedCompressionType(f"{log.tp} has zstd records, which Fetch has from v{ZSTD_FROM} on")
+            raise UnsupportedCompressionType(
+                f"{log.tp} has zstd records: fetching them needs Fetch v{ZSTD_FROM} or newer"
+            )
         is_converted = params.version < RECORD_BATCHES_FROM
         if is_converted and not params.is_follower and not log.config.message_downconversion_enable:
             raise UnsupportedVersion(f"{log.tp} has message.downconversion.enable=false")

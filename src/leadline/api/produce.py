@@ -385,7 +385,7 @@ def _check(tp: TopicPartition, records: Buffer, acks: int, ctx: Context) -> None
     ctx.services.replicas.leading(tp)
     is_zstd = len(records) > HEADER_BYTES and records[FLAGS_AT] & CODEC_MASK == Codec.ZSTD
     if RECORD_BATCHES_FROM <= ctx.version < ZSTD_FROM and is_zstd and records[MAGIC_AT] == MAGIC:
-        raise UnsupportedCompressionType(f"zstd for {tp} in Produce v{ctx.version}: it is there from v{ZSTD_FROM} on")
+        raise UnsupportedCompressionType(f"zstd for {tp} in Produce v{ctx.version}: zstd needs v{ZSTD_FROM} or newer")
     if acks not in ACKS:
         raise InvalidRequiredAcks(f"acks={acks} is not valid: 0, 1 or -1 (all)")
     if tp.topic in INTERNAL and ctx.client_id != ADMIN_CLIENT:

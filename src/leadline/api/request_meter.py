@@ -84,7 +84,7 @@ class RequestMeter:
         return fetch_limits(self._quotas, self.client, requested, self._clock.now_ms())
 
     def fetch_throttle_ms(self, response_bytes: int) -> int:
-        """Of a consumer. If it is not 0, the response must be empty."""
+        """The throttle time of a consumer. If it is not 0, the response must be empty."""
         self._is_counted = True
         now_ms = self._clock.now_ms()
         return fetch_throttle_ms(self._quotas, self.client, response_bytes, self._handler_ns(), now_ms)

@@ -23,14 +23,14 @@ RequestKind = int  # api key << 8 | version; a fetch has also whether a follower
 
 
 class WaitTimes:
-    """Of requests that waited."""
+    """The times of requests that waited."""
 
     def __init__(self) -> None:
         self.local, self.remote, self.total = LatencyHistogram(), LatencyHistogram(), LatencyHistogram()
 
 
 class RequestTimes(LatencyHistogram):
-    """Of one kind of request. The histogram itself is that of the requests that did not wait."""
+    """The times of one kind of request. The histogram itself counts the requests that did not wait."""
 
     __slots__ = ("waits",)
 

@@ -200,7 +200,7 @@ def _header(records: object) -> Header | None:
         return None
     try:
         return header if next(walk(records, header.size), None) is None else None
-    except WireError:  # the bytes after the batch are no batch
+    except WireError:  # the bytes after the batch are not a batch
         return None
 
 

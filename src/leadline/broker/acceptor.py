@@ -175,5 +175,5 @@ class Acceptor:
         """Descriptors or memory are short. Connections wait in their queue until that is over."""
         if self._now() - self._shortage_logged_s >= SHORTAGE_LOG_SECONDS:
             self._shortage_logged_s = self._now()
-            log.error("connections cannot be accepted for now, and have to wait: %s", shortage(error) or error)
+            log.error("connections have to wait, since they cannot be accepted for now: %s", shortage(error) or error)
         self._shortage = asyncio.get_running_loop().call_later(SHORTAGE_SECONDS, self.try_again)

@@ -82,7 +82,7 @@ def security_warnings(
 def _listener_warnings(
     settings: BrokerSettings, listener: Listener, host: str, authorizer: Authorizer | None
 ) -> Iterator[str]:
-    """Of a listener that other machines reach."""
+    """The warnings about a listener that other machines reach."""
     mechanisms = settings.of_listener(listener.name).sasl_enabled_mechanisms
     if listener.protocol is SecurityProtocol.SASL_PLAINTEXT and PLAIN in mechanisms:
         yield (

@@ -195,7 +195,7 @@ class Logins:
             outcomes[connection.listener] += 1
 
     def close_late(self) -> None:
-        """To be called every few seconds."""
+        """Closes logins that take too long. Call it every few seconds."""
         oldest_s = self._time.monotonic_s() - LOGIN_SECONDS
         for connection in [connection for connection, came_s in self._waiting.items() if came_s < oldest_s]:
             connection.close(f"its login took longer than {LOGIN_SECONDS:.0f} s")

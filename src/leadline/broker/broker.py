@@ -104,7 +104,7 @@ class Broker:
         self.clock, self.chance, self.files = self.ports.time, self.ports.chance, self.ports.files
         self.dirs = LogDirs(self.settings, self.clock, self.chance, self.files, self._topic_config)
         self.dirs.on_offline.append(self._logs_offline)
-        super_users_of(settings.broker)  # raises, before anything is opened, if it is no list of principals
+        super_users_of(settings.broker)  # raises, before anything is opened, if it is not a list of principals
         self.log_tasks = LogTasks(self.dirs)
         self._read = partial(read_file, self.files)
         properties = system_properties(self.ports.environment)
@@ -369,7 +369,7 @@ class Broker:
         self.session_events[state] += 1
 
     async def _leave(self, presence: Presence) -> None:
-        """Other brokers lead, and this one is no longer registered, before it stops to serve."""
+        """Other brokers lead, and this one is no longer registered, before it stops serving."""
         self.state = BrokerLifecycle.PENDING_CONTROLLED_SHUTDOWN
         try:
             config = self.settings.broker

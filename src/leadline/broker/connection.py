@@ -72,7 +72,7 @@ class Connection:
         self.client = ClientConnection(host, listener)  # the view that requests have of it
         self.last_active = net.now()  # when its bytes were last served
         self.receive_state = _READING
-        self._is_watched = False  # the socket calls `_readable`; that is ended only when it is called in vain
+        self._is_watched = False  # the socket calls `_readable`; this ends only when there was nothing to read
         self._memory = net.memory
         self._reader = FrameReader(net.memory)
         self._replies = ReplyQueue()
@@ -111,7 +111,7 @@ class Connection:
             self.net.logged_in(self)
 
     def mute(self, throttle_ms: int) -> None:
-        """Serve no further request for so long."""
+        """Serve no further request for this long."""
         if self.receive_state is _CLOSED:
             return
         ends_s = asyncio.get_running_loop().time() + throttle_ms / 1000

@@ -75,7 +75,7 @@ class FrameMemory:
 
 
 class LoginMemory(FrameMemory):
-    """Of the connections of one listener that are not logged in."""
+    """The memory of all connections of one listener that are not logged in."""
 
     scratch_bytes = LOGIN_SCRATCH_BYTES
     growth_bytes = LOGIN_GROWTH_BYTES

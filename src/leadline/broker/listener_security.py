@@ -281,7 +281,7 @@ def _unsupported(mechanism: str, listener: str, config: SecurityConfig) -> Inval
 
 
 def login_module(listener: str, mechanism: str, own: Mapping[str, str], sections: JaasSections) -> LoginModule | None:
-    """Of a mechanism on a listener. None: it has none, which only SCRAM can do without."""
+    """The login module of a mechanism on a listener. None: it has none, and only SCRAM can do without."""
     name, setting = f"{mechanism.lower()}.{JAAS}", jaas_setting(listener, mechanism)
     if name not in own:
         try:
@@ -303,7 +303,7 @@ def jaas_setting(listener: str, mechanism: str) -> str:
 
 
 def _new_login(listener: str, settings: BrokerSettings, credentials: Credentials) -> NewLogin:
-    """Of this broker, to the same listener of another one."""
+    """How this broker logs in to the same listener of another broker."""
     mechanism, own = settings.broker.sasl_mechanism_inter_broker_protocol, settings.own_of_listener(listener)
     module, setting = login_module(listener, mechanism, own, credentials.sections), jaas_setting(listener, mechanism)
     handler = own.get(f"{mechanism.lower()}.{LOGIN_HANDLER}")
@@ -342,7 +342,7 @@ def decoy_key(cluster_id: str, settings: BrokerSettings, sections: JaasSections)
 
 
 def _error_response(request: Message, version: int, code: int) -> Message | None:
-    """Of a request that has no place in a login."""
+    """The response to a request that does not belong in a login."""
     assert request.API_KEY is not None
     response = APIS[request.API_KEY].response()
     if not hasattr(response, "error_code"):

@@ -49,7 +49,7 @@ class Presence:
 
     @property
     def is_registered(self) -> bool:
-        """Without a connection it still is, until its session expires."""
+        """Whether the broker is registered. Without a connection it still is, until its session expires."""
         return not self._is_expired and self._tree.session == self._registered_in
 
     async def begin(self) -> None:

@@ -1,8 +1,8 @@
 """From a frame to its reply: look the request up in THE TABLE, serve it, and put the response into a frame.
 
-A frame that is no request, or that fails without a response, closes its connection with a message; nothing else
-happens. Once quotas are in force, each request has a meter, whether a fast path serves it or its handler. All requests
-are counted and timed (`api/request_metrics.py`).
+A frame that is not a request, or a request that fails without a response, closes its connection with a message;
+nothing else happens. Once quotas are in force, each request has a meter, whether a fast path serves it or its handler.
+All requests are counted and timed (`api/request_metrics.py`).
 """
 
 import gc

@@ -74,7 +74,7 @@ class TlsSocket:
 
     @property
     def peer_certificate(self) -> bytes | None:
-        """In DER; None if the peer showed none."""
+        """The certificate of the peer in DER; None if the peer showed none."""
         return self._tls.getpeercert(binary_form=True)
 
     # Receiving
@@ -189,7 +189,7 @@ class TlsSocket:
             self._call_reader_again()
 
     def _call_reader_again(self) -> None:
-        """In each iteration of the loop until all is taken, as a socket does that has bytes to read."""
+        """Calls the reader in each iteration of the loop until all bytes are taken, as a readable socket does."""
         if not self._is_reader_due:
             self._is_reader_due = True
             asyncio.get_running_loop().call_soon(self._call_reader)
@@ -226,7 +226,7 @@ class TlsSocket:
 
     def send_file(self, fd: int, position: int, count: int, /) -> int:
         """Slice by slice, until the socket does not take all of one: a turn of the loop for each would cost more."""
-        self._check_room()  # before the file is read in vain
+        self._check_room()  # before the file is read for nothing
         sent = 0
         while sent < count and not self._unsent:
             plain = self._buffers.plain[: min(count - sent, SLICE_BYTES if self._is_answered else FIRST_BYTES)]
@@ -308,7 +308,7 @@ class TlsSocket:
 
 
 def _handshake_step(tls: ssl.SSLObject) -> Outcome:
-    """In a thread. It returns its failure: an exception would keep the connection in memory."""
+    """Runs in a thread. It returns its failure: an exception would keep the connection in memory."""
     try:
         tls.do_handshake()
     except ssl.SSLWantReadError:

@@ -51,7 +51,7 @@ COMMANDS = {
     "security": Command("leadline.cli.security.command", "write certificates, a user and settings for development"),
     "migrate": Command("leadline.cli.migrate.command", "list what prevents replacing Apache Kafka's brokers"),
     "dump-log": Command("leadline.cli.dump_log.command", "print the contents of log files"),
-    "sim": Command("leadline.cli.sim", "play clusters with faults in one process, and check that nothing is lost"),
+    "sim": Command("leadline.cli.sim", "simulate clusters with faults in one process, and check that nothing is lost"),
     "perf": Command("leadline.cli.perf", "measure throughput and latency"),
     "pipeline": Command(
         "leadline.cli.pipeline.command",

@@ -42,7 +42,7 @@ class KafkaCall(NamedTuple):
     actions: Sequence[str]
     words: Sequence[str]  # of the flags, translated
     values: dict[str, list[str]]  # of all flags, as they were given
-    arguments: Sequence[str]  # words that are no flags
+    arguments: Sequence[str]  # words that are not flags
 
 
 Finish = Callable[[KafkaCall], Sequence[str]]  # the words of a call here

@@ -511,7 +511,7 @@ KAFKA_TOOLS = dict(
     ]
 )
 
-# Commands here whose own name may come with Kafka's flags: the tool, and what tells it from a call in our own form.
+# Commands of ours that also take Kafka's flags: the tool, and the flags that mark a call in its form.
 OWN_NAMES = {
     "topics": "kafka-topics",
     "groups": "kafka-consumer-groups",

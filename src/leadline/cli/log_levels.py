@@ -98,7 +98,7 @@ def _brokers(admin: SecurityAdmin, only: BrokerId | None) -> list[BrokerId]:
 
 
 def _levels(admin: SecurityAdmin, broker: BrokerId) -> dict[str, str]:
-    """By logger: root first, then by name."""
+    """The level of each logger: root first, then by name."""
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=BROKER_LOGGER, resource_name=str(broker), configuration_keys=None
     )

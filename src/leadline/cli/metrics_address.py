@@ -20,7 +20,7 @@ class MetricsAddress(NamedTuple):
         return address_text(self.host, self.port)
 
     def shifted(self, by: int) -> "MetricsAddress":
-        """For one of several brokers. A port that is not chosen stays so."""
+        """The address for one of several brokers. Port 0 stays 0."""
         return self._replace(port=self.port + by) if self.port else self
 
 

@@ -14,7 +14,7 @@ from leadline.security.secret import Secret
 
 def add_password_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the password (default: ask for it)").add_mutually_exclusive_group()
-    group.add_argument("--password-file", type=Path, metavar="FILE", help="a file whose first line it is")
+    group.add_argument("--password-file", type=Path, metavar="FILE", help="file whose first line is the password")
     group.add_argument("--password-stdin", action="store_true", help="read one line from stdin")
     group.add_argument("--password", metavar="TEXT", help="not safe: other users of this machine can see it")
 

@@ -375,7 +375,7 @@ def _round_trip(
 
 
 def _records(messages: "Sequence[Message]") -> "list[Message]":
-    """Without errors about the group, which is not used. A Failure for any other error."""
+    """The records, without errors about the group, which is not used. Raises Failure for any other error."""
     errors = [error for message in messages if (error := message.error()) is not None and not is_about_group(error)]
     if errors:
         raise Failure(client_error_text(errors[0]))

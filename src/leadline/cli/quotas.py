@@ -229,7 +229,7 @@ def _check_key(target: QuotaTarget, key: str) -> None:
     if key not in TYPES:
         raise Failure(f"there is no quota {key}{nearest(key, TYPES)}: {', '.join(TYPES)}")
     if (key == CONNECTION_CREATION_RATE) != (target.parts[0][0] == IP):
-        raise Failure(f"{key} is no quota of {'an address' if target.parts[0][0] == IP else 'users and client ids'}")
+        raise Failure(f"{key} is not a quota of {'an address' if target.parts[0][0] == IP else 'users and client ids'}")
 
 
 def _remove(options: argparse.Namespace) -> int:

@@ -37,7 +37,7 @@ M = TypeVar("M", bound=Message)
 
 _ADDRESS = re.compile(r"^(?:cannot reach )?\S+:\d+:? ")
 _REQUEST_LIMIT = re.compile(r"no answer within [\d.e-]+ s")
-REFUSED_S = 1.0  # refused connections are retried for so long
+REFUSED_S = 1.0  # refused connections are retried for this long
 
 # What a broker answers without a message of its own.
 TEXTS: dict[type[WireError], str] = {

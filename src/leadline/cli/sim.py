@@ -32,13 +32,13 @@ EXAMPLES = """
   leadline sim --seeds 1000 --jobs 2      in two processes
   leadline sim --minutes 6 --jobs 2       new seeds, for six minutes
   leadline sim --seed 17                  one seed: its faults, and what they broke
-  leadline sim --seed 17 --trace          the shortest way to what it broke, with the
-                                          lines of code that decided it
-  leadline sim --replay smallest.json     that way again, from a file that --save wrote
+  leadline sim --seed 17 --trace          the fewest steps to the failure, with the
+                                          lines of code that decided them
+  leadline sim --replay smallest.json     the same steps again, from a file that --save wrote
 """
 HASH_SEED = "0"  # the same hashes in every process, so that sets are iterated in the same order
 END = None  # of the outcomes of a worker
-NEVER = 1 << 62  # the end of the seeds that are played for a time
+NEVER = 1 << 62  # the end of the seeds that are simulated for a time
 REPORT_S = 30.0  # between two lines of progress, without a terminal
 
 
@@ -53,17 +53,19 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
         description=DESCRIPTION.strip(),
         connects=False,
     )
-    parser.add_argument("--seeds", type=int, default=100, metavar="COUNT", help="how many seeds (default: 100)")
-    parser.add_argument("--first", type=int, metavar="SEED", help="the first (default: 1; with --minutes, the time)")
-    parser.add_argument("--minutes", type=float, metavar="COUNT", help="play as many seeds as fit into this time")
-    parser.add_argument("--jobs", type=int, default=1, metavar="COUNT", help="processes (default: 1)")
-    parser.add_argument("--seed", type=int, metavar="SEED", help="play this one, and print its faults")
+    parser.add_argument("--seeds", type=int, default=100, metavar="COUNT", help="number of seeds (default 100)")
+    parser.add_argument(
+        "--first", type=int, metavar="SEED", help="first seed (default 1; with --minutes, the current time)"
+    )
+    parser.add_argument("--minutes", type=float, metavar="COUNT", help="simulate new seeds for this long")
+    parser.add_argument("--jobs", type=int, default=1, metavar="COUNT", help="number of processes (default 1)")
+    parser.add_argument("--seed", type=int, metavar="SEED", help="simulate only this seed, and print its faults")
     parser.add_argument(
         "--trace", action="store_true", help="with --seed: shrink the failing scenario and print its trace"
     )
     parser.add_argument("--steps", action="store_true", help="with --seed: print each callback of each process")
     parser.add_argument("--save", metavar="FILE", help="with --trace: write the smallest scenario to a file")
-    parser.add_argument("--replay", metavar="FILE", help="play a scenario that --save wrote")
+    parser.add_argument("--replay", metavar="FILE", help="simulate a scenario that --save wrote")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -96,7 +98,7 @@ def outcomes(
 def _outcomes_of(
     arguments: Sequence[Sequence[str]], input_text: str | None, until_s: float | None = None
 ) -> Iterator[SimulationOutcome]:
-    """Of a worker for each list of arguments. `input_text`: on its standard input."""
+    """The outcomes of one worker for each list of arguments. `input_text` is its standard input."""
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 
     def read(worker: "subprocess.Popen[str]") -> None:

@@ -6,7 +6,7 @@ from leadline.admin.errors import Failure
 
 
 def read_text(file: Path) -> str:
-    """Raises OSError, and Failure for a file that is no text."""
+    """Raises OSError, and Failure for a file that is not text."""
     try:
         return file.read_text("utf-8")
     except UnicodeDecodeError as error:

@@ -92,33 +92,40 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
         usage="tokens create [options]",
         examples=CREATE,
         description="Create a token. Its id is a user name and its HMAC a password, for SCRAM with tokenauth=true.\n"
-        "You need a login or a certificate, and may not have come with a token yourself.",
+        "Connect with a password or a certificate: whoever logs in with a token cannot create another.",
     )
-    create.add_argument("--owner", type=principal, metavar="User:NAME", help="whose login it is (default: yours)")
+    create.add_argument("--owner", type=principal, metavar="User:NAME", help="owner of the token (default: you)")
     create.add_argument(
         "--renewer",
         type=principal,
         action="append",
         default=[],
         metavar="User:NAME",
-        help="a principal, besides the owner, that may renew and expire it; repeatable",
+        help="principal that may renew and expire it, besides the owner; repeatable",
     )
     create.add_argument(
         "--lifetime",
         type=duration_ms,
         metavar="TIME",
-        help="the longest that it can live (default: the brokers')",
+        help="maximum lifetime (default: that of the brokers)",
     )
     create.add_argument(
         "--mechanism",
         choices=list(SCRAM_MECHANISMS),
         metavar="NAME",
-        help=f"of the properties: {' or '.join(SCRAM_MECHANISMS)} (default: yours, or {DEFAULT_MECHANISM})",
+        help=f"mechanism in --out: {' or '.join(SCRAM_MECHANISMS)} (default: yours, or {DEFAULT_MECHANISM})",
     )
-    create.add_argument("--out", type=Path, metavar="FILE", help="write client properties with it to a private file")
+    create.add_argument(
+        "--out", type=Path, metavar="FILE", help="write client properties with the token to a private file"
+    )
     listing = add_command(subcommands, "list", _list, help="list tokens", usage="tokens list [options]", examples=LIST)
     listing.add_argument(
-        "--owner", type=principal, action="append", default=[], metavar="User:NAME", help="only these; repeatable"
+        "--owner",
+        type=principal,
+        action="append",
+        default=[],
+        metavar="User:NAME",
+        help="only tokens of this owner; repeatable",
     )
     listing.add_argument("--show-hmac", action="store_true", help="show the HMACs, which are passwords")
     renew = add_command(
@@ -128,10 +135,12 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
         subcommands, "expire", _expire, help="end a token", usage="tokens expire ID [options]", examples=EXPIRE
     )
     add_yes_option(expire)
-    for leaf, default in ((renew, "default: the brokers'"), (expire, "default: at once")):
+    for leaf, default in ((renew, "default: that of the brokers"), (expire, "default: at once")):
         leaf.add_argument("id", metavar="ID")
         leaf._negative_number_matcher = _ID_WITH_DASH  # so that it is a value, not an option
-        leaf.add_argument("--period", type=duration_ms, metavar="TIME", help=f"from now on ({default})")
+        leaf.add_argument(
+            "--period", type=duration_ms, metavar="TIME", help=f"remaining lifetime, from now on ({default})"
+        )
     for leaf in (create, renew, expire):
         add_dry_run_option(leaf)
         add_output_option(leaf)

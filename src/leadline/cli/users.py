@@ -80,7 +80,7 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
         type=at_least(MIN_ITERATIONS),
         default=ITERATIONS,
         metavar="N",
-        help=f"rounds that a guess costs, {MIN_ITERATIONS} to {MAX_ITERATIONS} (default {ITERATIONS})",
+        help=f"iterations of the hash, {MIN_ITERATIONS} to {MAX_ITERATIONS} (default {ITERATIONS})",
     )
     remove = add_command(
         subcommands,

@@ -53,7 +53,7 @@ class DynamicConfigs:
         await self._read_brokers()
 
     async def load(self) -> None:
-        """Reads the settings of this broker and of all. Passwords of an old secret are encoded anew before."""
+        """Reads the settings of this broker and of all. Before that, passwords of an old secret are encoded again."""
         await self._reencode()
         await self._read_brokers()
 

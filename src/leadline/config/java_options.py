@@ -33,7 +33,7 @@ _REFUSED = (
 
 
 def system_properties(environment: Mapping[str, str]) -> dict[str, str]:
-    """Those that are obeyed. The shell splits the text at blanks, and quotes nothing. Raises InvalidSetting."""
+    """The obeyed properties. The shell splits the text at blanks, and quotes nothing. Raises InvalidSetting."""
     properties = {}
     for word in environment.get(KAFKA_OPTS, "").split():
         name, _, value = word.removeprefix("-D").partition("=")

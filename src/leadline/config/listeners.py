@@ -57,7 +57,7 @@ class Listeners:
 
     @property
     def controllers(self) -> Listener:
-        """On which the controller and the other brokers reach each other."""
+        """The listener on which the controller and the other brokers reach each other."""
         return self.control_plane or self.inter_broker
 
     def named(self, name: str) -> Listener:

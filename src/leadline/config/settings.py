@@ -97,7 +97,7 @@ class SettingRow(NamedTuple):
         return self.support is not Support.REFUSED
 
     def _invalid(self, text: str, wrong: str) -> InvalidSetting:
-        """In Kafka's words."""
+        """The error for an invalid value, in Kafka's words."""
         return InvalidSetting(f"Invalid value {self._hidden(text)} for configuration {self.name}: {wrong}")
 
     def _hidden(self, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Sessions with the cluster that pages use one after another: a page that is polled does not connect anew each time."""
+"""Sessions with the cluster that pages use one after another: a page that is polled does not connect each time."""
 
 import argparse
 import time

@@ -94,7 +94,7 @@ class Controller:
 
     @property
     def elections(self) -> ElectionCounts:
-        """That this broker decided, whenever it was the controller."""
+        """The elections that this broker decided, whenever it was the controller."""
         before = self._elections_before
         if self.decisions is None:
             return before

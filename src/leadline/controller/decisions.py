@@ -428,4 +428,4 @@ def _check_altered(assigned: tuple[BrokerId, ...], current: LeaderAndIsr, altere
             f"broker {altered.leader} proposes an ISR, but {current.leader} leads in epoch {current.leader_epoch}"
         )
     if altered.leader not in isr or len(set(isr)) != len(isr) or not set(isr) <= set(assigned):
-        raise InvalidRequest(f"the new ISR {list(isr)} lacks the leader, or is no subset of {list(assigned)}")
+        raise InvalidRequest(f"the new ISR {list(isr)} lacks the leader, or is not a subset of {list(assigned)}")

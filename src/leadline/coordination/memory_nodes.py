@@ -1,6 +1,6 @@
 """The nodes of a tree in memory: what a server of the tree knows, without sessions, watches or waiting.
 
-Pure: operations in, outcomes and events out. The embedded tree and ZooKeeper have their own; what is here stands behind
+Pure: operations in, outcomes and events out. The embedded tree and ZooKeeper have their own; these nodes are those of
 the trees of tests (`memory_tree`).
     all operations of an `apply` take effect, or none
 """
@@ -182,6 +182,6 @@ def _copy(entry: _Entry) -> _Entry:
 
 
 def ancestors(path: str) -> list[str]:
-    """From the top, without the root."""
+    """The paths above a node, from the top, without the root."""
     parent = parent_of(path)
     return [] if parent == ROOT else [*ancestors(parent), parent]

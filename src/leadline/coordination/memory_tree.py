@@ -134,7 +134,7 @@ class MemoryTree:
     # What the server does with it
 
     def call_soon(self, call: Callable[..., None], *args: object) -> None:
-        """On its loop, from any thread."""
+        """Schedules a call on the loop of the client, from any thread."""
         if not self.is_closed:
             with suppress(RuntimeError):  # the loop has just ended
                 self._loop.call_soon_threadsafe(call, *args)

@@ -88,7 +88,7 @@ def elected_protocol(members: Collection[GroupMember], candidates: Collection[st
 
 
 def subscribed_topics(members: Iterable[GroupMember], protocol: str) -> frozenset[str] | None:
-    """The topics that consumers subscribe to; None if the metadata of a member is no subscription."""
+    """The topics that consumers subscribe to; None if the metadata of a member is not a subscription."""
     topics: set[str] = set()
     try:
         for member in members:

@@ -29,7 +29,7 @@ def version_of(data: bytes | None) -> int:
 
 
 def deserialize(kind: type[M], data: bytes | None) -> M:
-    """CorruptMessage if the data is no such message, or has an unsupported version."""
+    """CorruptMessage if the data is not such a message, or has an unsupported version."""
     version = version_of(data)
     if data is None or version not in kind.VERSIONS:
         supported = f"{kind.VERSIONS[0]} to {kind.VERSIONS[-1]}"

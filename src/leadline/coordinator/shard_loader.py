@@ -85,7 +85,7 @@ class _SegmentReader:
         return data
 
     def _first_size(self, data: bytes) -> int:
-        """Of the batch at the position: or of its header, if that is not in the data."""
+        """The size of the first batch, or of its header if the data do not hold the header."""
         size = HEADER_BYTES if len(data) < HEADER_BYTES else self._header(data, 0).size
         if size > self.size - self.position:
             raise self.damage(self.position, f"a batch of {size} bytes, where the file has {self.size - self.position}")

@@ -95,6 +95,6 @@ class DirCheckpoints:
         await log_dir.disk.call(f"writing {name}", self._job(log_dir, name, offsets))
 
     def _job(self, log_dir: LogDir, name: str, offsets: Mapping[TopicPartition, Offset]) -> Callable[[], None]:
-        """For the directory's thread, with the offsets as they are now."""
+        """A job for the directory's thread, with the offsets as they are now."""
         offline = {tp: log.checkpoints[name] for tp, log in log_dir.offline_logs.items() if name in log.checkpoints}
         return partial(write_offsets, self._dirs.files, log_dir.file(name), offline | dict(offsets))

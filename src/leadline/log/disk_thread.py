@@ -30,7 +30,7 @@ RETRY_MS = 1000  # delay of the next attempt after a resource was short
 
 
 class DiskThread:
-    """`Background` for one directory. Its first failure is final: nothing is tried again. A shortage is no failure.
+    """`Background` for one directory. Its first failure is final: nothing is tried again. A shortage is not a failure.
 
     `is_there`: if the directory is not, that is its failure, whatever a job could not find in it.
     """
@@ -89,7 +89,7 @@ class DiskThread:
         self._begin_soon()
 
     def _begin_soon(self) -> None:
-        """In the next iteration of the loop: a plan covers everything that this iteration appends."""
+        """Begins in the next iteration of the loop: a plan covers everything that this iteration appends."""
         if not self._begins_soon:
             self._begins_soon = True
             self.loop.call_soon(self._begin_commits)
@@ -127,7 +127,7 @@ class DiskThread:
         asyncio.wrap_future(commit, loop=self.loop).add_done_callback(ended)
 
     def _queue_group(self) -> None:
-        """All that wait become one job of the thread, behind the jobs that it has."""
+        """All that wait become one job of the thread, after the jobs that it already has."""
         plans, self._plans = self._plans, deque()
         jobs = [job for _, plan in plans if (job := plan()) is not None]
         if jobs:
@@ -136,7 +136,7 @@ class DiskThread:
             self.run(doing, partial(self._run_all, [job.run for job in jobs]), partial(self._group_ended, jobs))
 
     def _run_all(self, jobs: Sequence[Callable[[], Any]]) -> list[Any]:
-        """In the thread, which waits until all of them are done."""
+        """Runs in the thread, which waits until all jobs are done."""
         if len(jobs) == 1:
             return [jobs[0]()]
         return [future.result() for future in [self._group_threads.submit(job) for job in jobs]]

@@ -78,7 +78,7 @@ def unless_unusable(job: Callable[[], T]) -> T | OSError | CorruptFile:
 
 @contextlib.contextmanager
 def naming(path: str) -> Iterator[None]:
-    """For work on a descriptor: the system does not name its file."""
+    """Adds the path to errors of work on a descriptor, whose file the system does not name."""
     try:
         yield
     except OSError as error:
@@ -248,7 +248,7 @@ class OpenFileCache:
                 self._close_written()
 
     def _close_written(self) -> None:
-        """In the thread, which ends when nothing is left to do."""
+        """Runs in the thread, which ends when nothing is left to do."""
         while True:
             file, opened = self._closing.popleft()
             file.write_to_disk(opened)
@@ -455,7 +455,7 @@ def file_size(files: Files, path: str) -> int:
 
 
 def remove_tree(files: Files, directory: str) -> None:
-    """With everything that a person put there. What cannot be removed is tried again at the next start."""
+    """Removes a directory with everything that a person put there. The next start removes what could not be removed."""
     try:
         if files.is_link(directory) or not files.is_dir(directory):
             files.unlink(directory)

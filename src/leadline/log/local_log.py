@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 def _ignore_result(_: object) -> None:
-    """For jobs whose result is not used."""
+    """The callback of jobs whose result is not used."""
 
 
 def _do_nothing() -> None:
@@ -145,7 +145,7 @@ class LocalLog:
 
     @contextmanager
     def guard(self, doing: str) -> Iterator[None]:
-        """For work on the files: an error of theirs becomes the failure that it means."""
+        """Turns errors of work on the files into the failures that they mean."""
         if self.offline:
             self.refuse()
         try:

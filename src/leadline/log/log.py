@@ -172,7 +172,7 @@ class Log(LocalLog):
         return self._append(info, AppendOrigin.REPLICATION, self.now_ms, NO_TIMESTAMP)
 
     def _append_one_by_one(self, data: Buffer) -> AppendResult:
-        """Whole batches. If a resource runs out behind the first one, the others are fetched again."""
+        """Whole batches. If a resource runs out after the first one, the others are fetched again."""
         view, result = memoryview(data), None
         for position, header in walk(data):
             info = validation.replicated_batches(view[position : position + header.size], self.tp)
@@ -265,7 +265,7 @@ class Log(LocalLog):
             self.require_flush()
 
     def write_index_entries(self) -> None:
-        """Those that wait in memory, for other readers of the files."""
+        """Writes the index entries that wait in memory, for other readers of the files."""
         if self.offline:
             return
         try:
@@ -278,7 +278,7 @@ class Log(LocalLog):
             self.write_epochs()
 
     def _note_epochs(self, epochs: Sequence[tuple[LeaderEpoch, Offset]]) -> list[EpochEntry] | None:
-        """Of records that are about to be appended. Returns the entries as they were, if they change."""
+        """Notes the epochs of records that are about to be appended. Returns the old entries if they change."""
         latest = self.epochs.latest
         if latest is not None and len(epochs) == 1:
             epoch, start = epochs[0]
@@ -342,7 +342,7 @@ class Log(LocalLog):
         *,
         min_one: bool = True,
     ) -> ReadResult:
-        """From the batch that holds an offset on, as far as the reader may see, at most max_bytes.
+        """Reads from the batch that holds an offset, as far as the reader may see, at most max_bytes.
 
         With min_one the first batch comes whole, however large it is: otherwise a reader would be stuck before it.
         """

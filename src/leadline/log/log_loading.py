@@ -45,7 +45,7 @@ class RecoveryProgress:
         return sum(cell[0] for cell in self._read)
 
     def reading(self) -> Progress:
-        """For the thread that recovers one log."""
+        """The progress for the thread that recovers one log."""
         cell = [0]
         self._read.append(cell)
 

@@ -54,7 +54,7 @@ class RefusedBatch(NamedTuple):
 
     epoch: int
     sequence: int
-    last_behind: int  # the last batch that was refused because it came behind this one
+    last_behind: int  # the last batch that was refused because it followed this one
 
 
 class CompletedTxn(NamedTuple):
@@ -214,7 +214,7 @@ class ProducerState:
             self._refusals[header.producer_id] = RefusedBatch(header.producer_epoch, sequence, sequence)
 
     def check_refusal(self, header: Header) -> None:
-        """A batch that was sent behind a refused one is refused likewise: its producer did not know yet.
+        """A batch that was sent after a refused one is refused as well: its producer did not know of the refusal yet.
 
         If it were out of order instead, librdkafka would begin a new epoch, and send again in it what it has in flight
         to other partitions, although that may be written. A producer that sends it again without the refused one has
@@ -224,12 +224,12 @@ class ProducerState:
         if refusal is not None and header.base_sequence > refusal.last_behind and self._is_behind(header, refusal):
             self._refusals[header.producer_id] = refusal._replace(last_behind=header.base_sequence)
             raise ResourceExhausted(
-                f"batch {header.base_sequence} of producer {header.producer_id} in {self.tp} came behind batch "
+                f"batch {header.base_sequence} of producer {header.producer_id} in {self.tp} followed batch "
                 f"{refusal.sequence}, which was refused: send both again"
             )
 
     def _is_behind(self, header: Header, refusal: RefusedBatch) -> bool:
-        """Whether it was sent behind the refused batch, which is still due."""
+        """Whether it was sent after the refused batch, which is still missing."""
         if header.producer_epoch != refusal.epoch or header.base_sequence <= refusal.sequence:
             return False
         entry = self.by_id.get(header.producer_id)
@@ -238,7 +238,7 @@ class ProducerState:
     def begin_verification(
         self, producer_id: ProducerId, epoch: int, sequence: int, now_ms: int
     ) -> Verification | None:
-        """For the write, once the coordinator has agreed. None if the transaction is already open here."""
+        """What the write needs once the coordinator has agreed. None if the transaction is already open here."""
         if self._is_open(producer_id):
             return None
         verification = self._verifications.setdefault(producer_id, Verification(now_ms, epoch, sequence))

@@ -10,7 +10,7 @@ is not part of a valid batch. Later segments are removed, too: an offset after a
 The end of a segment may also be lost as if it had never been written. A gap shows that, unless compaction may have left
 the gap. What is removed is counted and kept beside the log (`removed_data`).
 
-Segments below the recovery point were flushed: they are not read. If there is a gap nevertheless, a segment was removed
+Segments below the recovery point were flushed: they are not read. If there is a gap all the same, a segment was removed
 by hand. The log reports it and keeps all others, as Kafka does.
 
     recovering twice equals recovering once

@@ -161,7 +161,7 @@ class Segment:
         self._trim()
 
     def close(self) -> None:
-        """For a clean stop. A later read opens the files again."""
+        """Closes the files for a clean stop. A later read opens them again."""
         if self._newest is not None:
             self._finish_time_index()
         self.offset_index.close()
@@ -207,7 +207,7 @@ class Segment:
         self.time_index.append_if_later(*self.newest)
 
     def files_to_flush(self) -> list[OpenFile]:
-        """In the order in which they must reach the disk; of the indexes, those that changed."""
+        """The files in the order in which they must reach the disk. Indexes that did not change are left out."""
         indexes = (index.file_to_flush() for index in (self.offset_index, self.time_index, self.txn_index))
         return [self.file, *(file for file in indexes if file is not None)]
 
@@ -230,7 +230,7 @@ class Segment:
 
     @property
     def largest_timestamp(self) -> int:
-        """Of its records; if they have none, the time of the last write."""
+        """The largest timestamp of its records; if they have none, the time of the last write."""
         return self.newest.timestamp if self.newest.timestamp >= 0 else self.file.mtime_ms
 
     @property

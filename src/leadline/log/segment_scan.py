@@ -204,7 +204,7 @@ def _replay(batch: memoryview, producers: ProducerState, scan: SegmentScan) -> b
 
 
 def _refuse_legacy(mapped: MappedFile, segment: Segment, at: int, length: int, magic: int) -> None:
-    """Messages of an old Kafka are no torn write: truncating them would lose them. They stay, and are reported."""
+    """Messages of an old Kafka are not a torn write: truncating them would lose them. They stay, and are reported."""
     behind = at + LENGTH_END + length
     if magic not in (0, 1) or length < LEGACY_MIN_LENGTH or behind > segment.size:
         return

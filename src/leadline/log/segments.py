@@ -98,7 +98,7 @@ class Segments:
         return position
 
     def forget_positions(self) -> None:
-        """To be called when offsets may have moved to other positions."""
+        """Call this when offsets may have moved to other positions."""
         self._limit = _NO_LIMIT
 
     def aborted_between(self, start: Offset, end: Offset, segment: Segment | None = None) -> tuple[AbortedTxn, ...]:

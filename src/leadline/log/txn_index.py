@@ -97,7 +97,7 @@ class TxnIndex:
     def append(self, entry: AbortedTxn) -> None:
         """Raises before it has changed anything; if a resource is short then, the entry waits in memory."""
         entries = self.entries()
-        assert not entries or entries[-1].last_offset < entry.last_offset, f"{entry} behind {entries[-1]}"
+        assert not entries or entries[-1].last_offset < entry.last_offset, f"{entry} after {entries[-1]}"
         entries.append(entry)
         self._unwritten += 1
         try:

@@ -6,7 +6,7 @@ Kafka converts the messages of Produce v0-2, and checks in this order:
     a wrapper: that it can be unpacked, and holds messages up to its own offset
     every message: its CRC and format inside a wrapper, keys on compacted topics, times
     what cannot be written: lengths that do not fit, negative times
-Offsets are assigned anew. Records of format 0 have no time.
+Offsets are assigned again. Records of format 0 have no time.
 
 Pure: no file, no clock. A thread runs it.
 """

@@ -93,7 +93,7 @@ class AppendInfo(NamedTuple):
 
 
 class LargeContent(Exception):
-    """To check the records of a batch takes too long for the loop."""
+    """Checking the records of a batch takes too long for the loop."""
 
 
 def one_batch(data: Buffer, config: LogConfig, origin: AppendOrigin, tp: TopicPartition) -> Header:
@@ -195,7 +195,7 @@ def _unpacked(data: Buffer, size: int, codec: Codec) -> bytes:
         raise LargeContent
     try:
         return decompress(codec, memoryview(data)[HEADER_BYTES:size], INLINE_BYTES[codec])
-    except (CorruptCompression, DecompressedTooLarge):  # Kafka may nevertheless read it: see `large_content_of`
+    except (CorruptCompression, DecompressedTooLarge):  # Kafka may still read it: see `large_content_of`
         raise LargeContent from None
 
 
@@ -283,7 +283,7 @@ def _refusal(
 def _refusal_of_records(
     data: Buffer, header: Header, config: LogConfig, tp: TopicPartition, now_ms: int
 ) -> RecordsRefused:
-    """With the number of each record that is at fault, in Kafka's words."""
+    """The refusal, with the number of each record that is at fault, in Kafka's words."""
     keyless: list[RecordError] = []
     untimely: list[RecordError] = []
     stamped = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
@@ -399,7 +399,7 @@ def replicated_batches(data: Buffer, tp: TopicPartition) -> AppendInfo | None:
         if position + size > end:
             break
         if base <= last or delta < 0:
-            raise CorruptMessage(f"offset {base} comes behind {last} in records replicated to {tp}")
+            raise CorruptMessage(f"offset {base} follows {last} in records replicated to {tp}")
         if crc_of(data, position, size) != crc:
             raise CorruptMessage(f"the CRC of the batch at offset {base} replicated to {tp} does not match")
         if first < 0:

@@ -125,7 +125,7 @@ class WritePressure:
             self._room.set()
 
     def _next_ranges(self) -> dict[LogRef, UnwrittenRange]:
-        """Of the logs that have waited for longest. Older segments do not count: a flush follows when one is full."""
+        """The ranges of the logs that have waited longest. Older segments do not count: full ones are flushed."""
         ranges = {}
         for key, unwritten in list(islice(self._unwritten.items(), MAX_RANGES)):
             target = key()
@@ -141,7 +141,7 @@ class WritePressure:
         return ranges
 
     def _forget(self, key: LogRef, written: int) -> None:
-        """The given number of bytes of a log were written back. The rest waits behind the other logs."""
+        """The given number of bytes of a log were written back. The rest waits until the other logs are written."""
         left = self._unwritten.pop(key) - written
         self._unwritten_bytes -= written
         if left > 0:

@@ -34,7 +34,7 @@ class Family(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HistogramFamilies:
-    """Of a duration in milliseconds. JMX has no sum; it is there for averages."""
+    """The families of a duration in milliseconds. JMX has no sum; it is added for averages."""
 
     quantiles: Family
     count: Family

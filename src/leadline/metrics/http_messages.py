@@ -43,7 +43,7 @@ def parse_request(received: bytes | bytearray) -> HttpRequest | None:
     first, *lines = bytes(received[:end]).decode("latin-1").split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
-        raise BadHttpRequest(HTTPStatus.BAD_REQUEST, "this is no request of HTTP/1.1")
+        raise BadHttpRequest(HTTPStatus.BAD_REQUEST, "this is not a request of HTTP/1.1")
     method, target, version = words
     if method not in ("GET", "HEAD"):
         raise BadHttpRequest(HTTPStatus.METHOD_NOT_ALLOWED, f"{method} is not served here: GET and HEAD are")

@@ -3,7 +3,7 @@
 Format, big-endian; 61 bytes, then the records:
 
     at  0  base offset (8)            at 27  base timestamp (8)
-    at  8  length behind this (4)     at 35  max timestamp (8)
+    at  8  length after this (4)      at 35  max timestamp (8)
     at 12  partition leader epoch (4) at 43  producer id (8)
     at 16  magic = 2 (1)              at 51  producer epoch (2)
     at 17  CRC-32C from 21 on (4)     at 53  base sequence (4)

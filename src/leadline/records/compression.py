@@ -1,4 +1,4 @@
-"""Compression of the records of a batch, behind its header.
+"""Compression of the records of a batch. Its header stays as it is.
 
     decompress(codec, compress(codec, data)) == data
     for any input, the output has at most `limit` bytes, and errors are CorruptCompression or DecompressedTooLarge

@@ -76,7 +76,7 @@ def _filled(out: bytearray, size: int) -> bytearray:
 
 
 def put_messages(out: bytearray, batch: Buffer, magic: int, first_offset: Offset) -> None:
-    """Write the messages of one batch behind `out`: none if nothing is left of it."""
+    """Append the messages of one batch to `out`: none if nothing is left of it."""
     header = header_at(batch)
     if header.is_control:
         return

@@ -187,7 +187,7 @@ def put_message(
     fields: MessageFields,
     codec: Codec = Codec.NONE,
 ) -> None:
-    """Write an entry behind `out`."""
+    """Append an entry to `out`."""
     magic, append_time_ms = fields
     attributes = codec | fields.attributes
     if magic == 0:
@@ -204,7 +204,7 @@ def put_message(
 def put_wrapper(
     out: bytearray, last_offset: Offset, newest: int, inner: Buffer, fields: MessageFields, codec: Codec
 ) -> None:
-    """Write a compressed message set behind `out`."""
+    """Append a compressed message set to `out`."""
     packed = compress(codec, inner)
     if codec is Codec.LZ4 and fields.magic == 0:
         packed = _LZ4_HEADER_0 + packed[len(_LZ4_HEADER_0) :]

@@ -2,7 +2,7 @@
 
 Format of one record: length (varint), attributes (1, unused), timestamp delta (varint), offset delta (varint),
 key length (varint, -1: null), key, value length (varint, -1: null), value, count of headers (varint), and each
-header: key length, key, value length (-1: null), value. Compressed, the records are one block behind the header.
+header: key length, key, value length (-1: null), value. Compressed, the records are one block after the header.
 
 Pure: no file, no clock.
 """
@@ -99,7 +99,7 @@ def records_of(data: Buffer, position: int, header: Header) -> Iterator[Record]:
 
 
 def headers_of(body: Buffer, position: int, end: int) -> tuple[RecordHeader, ...]:
-    """Those of a record: from where their count stands to its end."""
+    """The headers of a record: from their count to the end of the record."""
     try:
         return _decode_headers(body, position, end)
     except (IndexError, ValueError):
@@ -118,7 +118,7 @@ def _decode_headers(body: Buffer, position: int, end: int) -> tuple[RecordHeader
             raise CorruptMessage("a record header without a key")
         headers.append(RecordHeader(key.decode("utf-8", "replace"), value))
     if position != end:
-        raise CorruptMessage(f"{end - position} bytes behind the headers of a record")
+        raise CorruptMessage(f"{end - position} bytes after the headers of a record")
     return tuple(headers)
 
 

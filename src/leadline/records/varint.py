@@ -24,7 +24,7 @@ _SMALL = tuple(map(_encode, range(-1, _SMALL_END)))
 
 
 def decode(data: Buffer, position: int) -> tuple[int, int]:
-    """The number at a position and the position behind it. IndexError past the end, ValueError beyond 64 bits."""
+    """The number at a position and the position after it. IndexError past the end, ValueError beyond 64 bits."""
     byte = data[position]
     if byte < 0x80:  # nearly all of them
         return (byte >> 1) ^ -(byte & 1), position + 1

@@ -33,7 +33,7 @@ class FollowedPartition(NamedTuple):
 
 
 class EffectsOnLogs:
-    """On the logs that are fetched from one leader."""
+    """Carries out the effects on logs that are fetched from one leader."""
 
     def __init__(self, leader: BrokerId, context: ReplicationContext, truncation: LogTruncation) -> None:
         self._leader, self._truncation = leader, truncation

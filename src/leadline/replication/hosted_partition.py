@@ -161,7 +161,7 @@ class HostedPartition:
             self._carry_out(effects)
 
     def elected(self, decision: LeaderAndIsr, replicas: tuple[BrokerId, ...]) -> bool:
-        """This broker leads. Returns whether its leadership begins, or begins anew in a later epoch."""
+        """This broker leads. Returns whether its leadership begins, or begins again in a later epoch."""
         hosted_log, now_ms, leader = self.log, self._clock.now_ms(), self.leader_state
         begins = leader is None or decision.leader_epoch > leader.epoch
         if begins:

@@ -10,7 +10,7 @@ from collections.abc import Container
 
 
 class TopicMetrics:
-    """Of one topic on this broker. As in Kafka, a request counts once for each of its partitions."""
+    """What is counted of one topic on this broker. As in Kafka, a request counts once for each of its partitions."""
 
     __slots__ = (
         "bytes_in", "bytes_out", "bytes_rejected", "failed_fetch_requests", "failed_produce_requests",

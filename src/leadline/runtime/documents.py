@@ -45,7 +45,7 @@ class FetchDocument(Protocol):
 
 
 async def fetch_document(url: str, context: ssl.SSLContext, form: Form | None = None, /) -> bytes:
-    """With a form the method is POST, else GET. Raises DocumentError."""
+    """Fetches a document: with POST if there is a form, else with GET. Raises DocumentError."""
     loop = asyncio.get_running_loop()
     fetched: asyncio.Future[bytes] = loop.create_future()
 

@@ -2,7 +2,7 @@
 
 Format: one datagram per notice, lines of KEY=VALUE, to the socket in the environment variable NOTIFY_SOCKET. Its value
 is a path, or a name after @ that has no file. systemd reads such a socket, and so does a supervisor of several brokers:
-the kernel says which process sent a notice. Only Linux has such names, and tells the sender. Elsewhere the socket of a
+the kernel says which process sent a notice. Only Linux has such names, and names the sender. Elsewhere the socket of a
 supervisor is a file in a folder that only its user may enter, and the sender names itself in a line MAINPID=.
 """
 

@@ -24,7 +24,7 @@ _LOAD_BYTES = 256 * 1024  # in one read, where a file can only be sent to a sock
 
 
 class DirtyPages(NamedTuple):
-    """In pages, of the whole machine."""
+    """The dirty pages of the whole machine."""
 
     waiting: int  # dirty, or being written back
     background: int  # from here on the kernel writes back by itself

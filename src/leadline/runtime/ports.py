@@ -262,7 +262,7 @@ class OsFiles:
 
     @staticmethod
     def make_dirs(path: str, /) -> None:
-        """With its parents, as far as they do not exist."""
+        """Creates a directory, and those of its parents that do not exist."""
         with contextlib.suppress(FileExistsError):
             os.makedirs(path)
 

@@ -4,7 +4,7 @@ import os
 from typing import NamedTuple
 
 STAT, BOOT, IO, DESCRIPTORS = "/proc/self/stat", "/proc/stat", "/proc/self/io", "/proc/self/fd"
-_AFTER_NAME = 3  # the number of the first field behind the name of the process; see proc(5)
+_AFTER_NAME = 3  # the number of the first field after the name of the process; see proc(5)
 _UTIME, _STIME, _STARTTIME, _VSIZE, _RSS = (number - _AFTER_NAME for number in (14, 15, 22, 23, 24))
 
 

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-QUIET_SECONDS = 0.02  # after the last small request, large ones are not delayed any longer
+QUIET_SECONDS = 0.02  # after the last small request, large ones are no longer delayed
 
 Step = Callable[[], None]
 

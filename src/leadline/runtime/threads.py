@@ -5,7 +5,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 
 
 def new_threads(count: int, name: str) -> Executor:
-    """At most `count` at a time, of the running loop. Without a loop, the threads are real ones."""
+    """At most `count` threads of the running loop. Without a loop, they are real threads."""
     try:
         make = getattr(asyncio.get_running_loop(), "new_threads", ThreadPoolExecutor)
     except RuntimeError:

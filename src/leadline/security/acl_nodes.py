@@ -53,7 +53,7 @@ def acl_path(pattern: ResourcePattern) -> str:
 
 
 def pattern_of(path: str) -> ResourcePattern:
-    """Of the path of its ACLs."""
+    """The pattern whose ACLs are at a path."""
     parent, _, name = path.rpartition("/")
     root, _, resource_type = parent.rpartition("/")
     (pattern_type,) = (kind for kind, acls in ACLS.items() if acls == root)

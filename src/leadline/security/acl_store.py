@@ -135,7 +135,7 @@ class AclStore:
         return results
 
     def _patterns_of(self, filters: Sequence[AclBindingFilter]) -> list[ResourcePattern]:
-        """Those that have ACLs here, and those that the filters name: another broker may just have created them."""
+        """The patterns with ACLs here, and those that the filters name: another broker may just have created them."""
         definite = [filter.pattern.definite_patterns() for filter in filters]
         named = [pattern for patterns in definite for pattern in patterns if _is_node_name(pattern.name)]
         return list(dict.fromkeys(named if all(definite) else (*self.authorizer.patterns(), *named)))

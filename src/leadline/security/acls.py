@@ -44,7 +44,7 @@ class AclCode(IntEnum):
 
     @classmethod
     def named(cls, text: str) -> Self:
-        """By its Pascal name in any case, as Kafka reads nodes: `CLUSTER_ACTION` is UNKNOWN, `clusteraction` is not."""
+        """The member by its Pascal name, as Kafka reads nodes: `clusteraction` is one, `CLUSTER_ACTION` is UNKNOWN."""
         return cls(_codes_by_name(cls).get(text.upper(), 0))
 
     @classmethod

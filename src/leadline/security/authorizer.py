@@ -328,7 +328,7 @@ class ClientPermissions:
         return allowed
 
     def authorized_operations(self, resource_type: ResourceType, name: str) -> int:
-        """Of those that the resource has: a bit for each, at the place of its code."""
+        """The operations that are allowed of those that the resource has: a bit for each, at the place of its code."""
         return _mask(
             operation
             for operation in SUPPORTED_OPERATIONS[resource_type]

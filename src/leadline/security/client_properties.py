@@ -12,7 +12,7 @@ and by us otherwise (`token_login`).
     a server's name is compared with its certificate unless ssl.endpoint.identification.algorithm is empty or `none`
 
 All clients choose the newest version of TLS that the broker has, TLS 1.2 at least. ssl.enabled.protocols narrows it for
-our own client and kafka-python; librdkafka cannot be told.
+our own client and kafka-python; librdkafka has no setting for it.
 """
 
 import re
@@ -117,7 +117,7 @@ _EXISTING = {*NAMES, *LOGIN_TIMES, *LIBRDKAFKA, *JAVA_CLASSES, *IGNORED}
 
 @dataclass(frozen=True, slots=True)
 class ClientLogin:
-    """Of PLAIN and SCRAM."""
+    """The name and password for PLAIN and SCRAM."""
 
     username: str
     password: Secret

@@ -131,7 +131,7 @@ class ClientQuotas:
                 bounds[entity] = quotas[kind]
             else:
                 bounds.pop(entity, None)
-        self._resolved.clear()  # each measure gets its bound anew when it is next asked for
+        self._resolved.clear()  # each measure gets its new bound when it is next used
 
     def quotas(self, entity: QuotaEntity) -> dict[QuotaKind, float]:
         """The quotas that were set."""
@@ -152,7 +152,7 @@ class ClientQuotas:
     def mutation_quota(
         self, user: str, client_id: str | None, api_key: int | None, version: int, now_ms: int
     ) -> MutationQuota:
-        """For one request. None instead of its api key: one that creates something on the way."""
+        """The quota for one request. An api key of None stands for a request that creates something on the way."""
         measure = self.measure(QuotaKind.CONTROLLER_MUTATION_RATE, user, client_id, now_ms)
         strict = is_strict(api_key, version)
         if measure is None:
@@ -160,7 +160,7 @@ class ClientQuotas:
         return MutationQuota(measure.bucket, measure.bound, strict=strict)
 
     def measures(self, kind: QuotaKind) -> list[ClientMeasure]:
-        """Of all clients that were measured lately."""
+        """The measures of all clients that were measured lately."""
         return list(self._measures[kind].values())
 
     def drop_idle(self, now_ms: int, idle_ms: int = IDLE_MS) -> None:

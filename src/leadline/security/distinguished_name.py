@@ -35,7 +35,7 @@ _Attribute = tuple[str, int, bytes, bytes]  # dotted oid, tag, content and whole
 
 
 class InvalidName(ValueError):
-    """Bytes that are no certificate or no name."""
+    """Bytes that are not a certificate or not a name."""
 
 
 def subject_name(certificate: bytes) -> str:
@@ -54,7 +54,7 @@ def issuer_of(certificate: bytes) -> bytes:
 
 
 def _field(certificate: bytes, number: int) -> bytes:
-    """Of serial number, algorithm, issuer, validity and subject. A version may stand before them."""
+    """One of the fields serial number, algorithm, issuer, validity and subject. A version may stand before them."""
     (_, outer, _), *_ = _elements(certificate) or _cut_off()
     (_, fields, _), *_ = _elements(outer) or _cut_off()
     elements = _elements(fields)

@@ -4,7 +4,7 @@ Pure: text in, text out.
 
     IPv4                as usual
     IPv6                all eight groups, without leading zeros: 0:0:0:0:0:0:0:1
-    link-local IPv6     with the scope behind a percent sign; of a connection it is the number of the interface: %4
+    link-local IPv6     with the scope after a percent sign; of a connection it is the number of the interface: %4
     IPv4 within IPv6    ::ffff:10.0.0.1 is printed as 10.0.0.1
 """
 

@@ -128,7 +128,7 @@ def _key(entry: dict[str, Any]) -> _Key | None:
 
 
 def check_endpoint(setting: str, url: str | None, why: str) -> str:
-    """The URL, or a path behind file://. Raises InvalidSetting; `why`: why it is needed."""
+    """The URL, or a path after file://. Raises InvalidSetting; `why`: why it is needed."""
     if not url:
         raise InvalidSetting(f"{setting} is not set: {why}")
     try:

@@ -8,8 +8,8 @@ Pure: text in, text out.
 
     the first rule that applies wins; a name to which none applies is nobody's
     DEFAULT applies to names of the default realm, and takes the first component
-    a RULE applies to names of so many components whose format matches the whole pattern; $0 is the realm, $1 the first
-    component, $2 the second
+    a RULE applies to names with its number of components whose format matches the whole pattern; $0 is the realm,
+    $1 the first component, $2 the second
     s/// replaces the first match, with g all of them; L and U change the case
     a result with a / or an @ in it is nobody's either: no later rule is tried
 

@@ -188,7 +188,7 @@ def _json_object(data: bytes) -> dict[str, Any]:
 
 
 def claim_time(claims: Mapping[str, Any], name: str) -> float:
-    """In seconds."""
+    """The time of a claim, in seconds."""
     value = claims.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _MAX_NUMBER:
         raise InvalidToken(f"{name} of the token is not a time")

@@ -139,7 +139,7 @@ def _part(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClientCredentials:
-    """For the server that gives tokens."""
+    """The credentials for the server that gives tokens."""
 
     id: str
     secret: Secret

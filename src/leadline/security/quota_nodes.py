@@ -64,7 +64,7 @@ def node_path(entity: ConfigEntity) -> str:
 
 
 def entity_of(path: str) -> ConfigEntity | None:
-    """Of a path below /config. None: not one that has quotas."""
+    """The entity at a path below /config. None: the node has no quotas."""
     match path.split("/"):
         case ["users", user]:
             return QuotaEntity(_name(user))
@@ -154,7 +154,7 @@ def _text(key: str, value: float) -> str:
 
 
 def entity_of_request(parts: Iterable[tuple[str, str | None]]) -> ConfigEntity:
-    """Of AlterClientQuotas: types and names, None for the default. Raises InvalidRequest, in Kafka's words.
+    """The entity that AlterClientQuotas names; None for the default. Raises InvalidRequest, in Kafka's words.
 
     Whether a name in place of an address can be resolved is not known here.
     """
@@ -180,7 +180,7 @@ def entity_of_request(parts: Iterable[tuple[str, str | None]]) -> ConfigEntity:
 
 
 def names_of(entity: ConfigEntity) -> dict[str, EntityName]:
-    """By the types of requests."""
+    """The names of an entity, by the types that requests use."""
     if isinstance(entity, IpEntity):
         return {IP: entity.ip}
     names = {USER: entity.user, CLIENT_ID: entity.client_id}
@@ -193,7 +193,7 @@ class QuotaFilterComponent(NamedTuple):
 
 
 class QuotaFilter(NamedTuple):
-    """Of DescribeClientQuotas."""
+    """The filter of DescribeClientQuotas."""
 
     components: tuple[QuotaFilterComponent, ...]
     strict: bool  # entities with further types do not match

@@ -170,7 +170,7 @@ class QuotaStore:
         return [*await self._parents(path), Create(path, data)]
 
     async def _parents(self, path: str) -> list[Operation]:
-        """Those that are missing, from the top."""
+        """The operations that create missing parents, from the top."""
         missing: list[Operation] = []
         while not await self._tree.exists(path := parent_of(path)):
             missing.insert(0, Create(path))

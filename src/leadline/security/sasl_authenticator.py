@@ -19,7 +19,7 @@ over one at a time, and carries out the step that comes back before it reads the
                     what the mechanism may block for       work for a thread                         WORK
                     another request                        34 in its response, delayed               FAILED
     WORK            (its outcome)                          as in AUTHENTICATE
-    COMPLETE        (`admit` decides: serve a request, close an expired session, or begin anew)
+    COMPLETE        (`admit` decides: serve a request, close an expired session, or begin again)
                     SaslHandshake                          the enabled mechanisms                    AUTHENTICATE
                     SaslHandshake, another mechanism       the enabled mechanisms                    OTHER_MECHANISM
                     SaslHandshake, mechanism not enabled   close at once                             FAILED
@@ -165,7 +165,7 @@ class SaslAuthenticator:
         return self.session is not None
 
     def admit(self, api_key: int, monotonic_ms: int) -> Admission:
-        """For each request after the login is complete."""
+        """Decides about a request after the login is complete."""
         assert self.state is LoginState.COMPLETE
         assert self.session is not None
         expires_ms = self.session.expires_monotonic_ms
@@ -179,7 +179,7 @@ class SaslAuthenticator:
         return Admission.REAUTHENTICATE
 
     def refuse_size(self, reason: str) -> LoginStep:
-        """For a frame that is announced larger than may be, or of a negative size."""
+        """Refuses a frame that is announced too large, or with a negative size."""
         return self._fail(reason)
 
     def receive(self, frame: bytes, now_ms: int, monotonic_ms: int) -> LoginStep:

@@ -63,7 +63,7 @@ class SaslClientExchange(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LoginRequest:
-    """To be sent; the frame of its answer goes to `receive`."""
+    """A request to send; the frame of its answer goes to `receive`."""
 
     name: str
     encode: Callable[[int, str], Buffer] = field(repr=False)  # from correlation id and client id to a frame
@@ -153,7 +153,7 @@ class SaslClientAuthenticator:
 def password_exchange(
     mechanism: str, username: str, password: Secret, random: Callable[[int], bytes], *, by_token: bool
 ) -> SaslClientExchange:
-    """By PLAIN or SCRAM. `by_token`: the name is the id of a delegation token, the password its HMAC."""
+    """The exchange of PLAIN or SCRAM. `by_token`: the name is the id of a delegation token, the password its HMAC."""
     if mechanism == PLAIN:
         return PlainClient(username, password)
     return ScramClient(SCRAM_MECHANISMS[mechanism], username, password, random_text(random(RANDOM_BYTES)), by_token)

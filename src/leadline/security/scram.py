@@ -303,6 +303,6 @@ def _says_token(extensions: bytes) -> bool:
 
 
 def _xor(one: bytes, other: bytes) -> bytes:
-    """Of the first's length; what the other has more or less is the caller's to notice."""
+    """The result is as long as the first; the caller must compare the lengths."""
     other = other[: len(one)].ljust(len(one), b"\0")
     return (int.from_bytes(one, "big") ^ int.from_bytes(other, "big")).to_bytes(len(one), "big")

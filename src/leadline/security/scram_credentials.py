@@ -86,7 +86,7 @@ def salted_password(mechanism: ScramMechanism, password: Secret, salt: bytes, it
 
 
 def credential_of(mechanism: ScramMechanism, salted: Secret, salt: bytes, iterations: int) -> ScramCredential:
-    """Of a salted password, which is what AlterUserScramCredentials carries."""
+    """The credential of a salted password, which is what AlterUserScramCredentials carries."""
     stored_key = Secret(hashlib.new(mechanism.hash, client_key(mechanism, salted).reveal()).digest())
     return ScramCredential(salt, stored_key, server_key(mechanism, salted), iterations)
 

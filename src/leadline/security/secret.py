@@ -25,7 +25,7 @@ class Secret:
 
     @classmethod
     def of(cls, text: str) -> "Secret":
-        """Of a text as UTF-8. Half a surrogate pair, which no UTF-8 can hold, is kept as it is."""
+        """The secret of a text, as UTF-8. Half a surrogate pair, which no UTF-8 can hold, is kept as it is."""
         return cls(text.encode("utf-8", "surrogatepass"))
 
     def reveal(self) -> bytes:

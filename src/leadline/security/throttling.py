@@ -48,7 +48,7 @@ def produce_throttle_ms(
 def fetch_throttle_ms(
     quotas: ClientQuotas, client: QuotaClient, response_bytes: int, handler_ns: int, now_ms: int
 ) -> int:
-    """Of a consumer; followers are exempt. If it is not 0, the response must be empty: its bytes are not counted."""
+    """The throttle time of a consumer. If it is not 0, the response must be empty: its bytes are not counted."""
     for_time = request_throttle_ms(quotas, client, handler_ns, now_ms)
     throttle_ms = max(for_time, _throttle_ms(quotas, QuotaKind.CONSUMER_BYTE_RATE, client, response_bytes, now_ms))
     if throttle_ms:
@@ -57,7 +57,7 @@ def fetch_throttle_ms(
 
 
 def request_throttle_ms(quotas: ClientQuotas, client: QuotaClient, handler_ns: int, now_ms: int) -> int:
-    """Of any request but the exempt ones."""
+    """The throttle time of any request but the exempt ones."""
     if not quotas.are_enabled:
         return 0
     percentage = handler_ns * NANOS_TO_PERCENTAGE_PER_SECOND

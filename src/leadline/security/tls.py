@@ -258,7 +258,7 @@ def _pem(name: str, der: bytes) -> bytes:
 
 
 def _check_handshake(server: ListenerTls, client: ListenerTls) -> None:
-    """In memory, without names, as Kafka does it before it trusts its own settings."""
+    """Tries a handshake in memory, without names, as Kafka does before it trusts its own settings."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client_context = ListenerTls(client.settings, client._key_store, client._trust_store).client_context
     client_context.check_hostname = False

@@ -15,7 +15,7 @@ STRICT_SINCE = {19: 6, 37: 3, 20: 5}  # CreateTopics, CreatePartitions, DeleteTo
 
 
 class TokenBucket:
-    """Of one client, or of those that share a quota."""
+    """The tokens of one client, or of the clients that share a quota."""
 
     __slots__ = ("_burst_s", "_last_ms", "_tokens")
 

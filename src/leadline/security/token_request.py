@@ -62,7 +62,7 @@ class TokenRequest:
 
 
 def path_of_url(setting: str, url: str, read: ReadFile) -> str | None:
-    """Of a file that can be read; None: it is no file. Raises InvalidSetting."""
+    """The path of a file that can be read; None: the URL does not name a file. Raises InvalidSetting."""
     if urlsplit(url).scheme != "file":
         return None
     path = url.removeprefix("file://")
@@ -74,7 +74,7 @@ def path_of_url(setting: str, url: str, read: ReadFile) -> str | None:
 
 
 def url_context(options: Mapping[str, Secret], read: ReadFile) -> ssl.SSLContext:
-    """For the server of a URL. Raises InvalidSetting."""
+    """The TLS context for the server of a URL. Raises InvalidSetting."""
     return ListenerTls(TlsSettings(), None, url_trust_store(options, read)).client_context
 
 

@@ -12,7 +12,7 @@ DATA = "data"  # the log directory
 
 
 def stored_end(disk: VirtualDisk, tp: TopicPartition) -> Offset:
-    """Where the log of a partition ends: behind the last of its batches that a recovery would keep."""
+    """Where the log of a partition ends: after the last batch that a recovery would keep."""
     data = disk.root.entries.get(DATA)
     directory = data.entries.get(f"{tp.topic}-{tp.partition}") if isinstance(data, Directory) else None
     if not isinstance(directory, Directory):

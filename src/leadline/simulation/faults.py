@@ -95,7 +95,7 @@ class Faults:
             self._tell(f"{host.name} starts")
             try:
                 await host.start()
-            except Exception as error:  # noqa: BLE001 - told, and tried again, as an operator would
+            except Exception as error:  # noqa: BLE001 - reported, and tried again, as an operator would
                 self._tell(f"{host.name} fails to start: {type(error).__name__}: {error}")
                 host.kill()
                 await asyncio.sleep(2.0)
@@ -127,7 +127,7 @@ class Faults:
         await self._start(host)
 
     async def stop_while_all_is_well(self, host: Host, chance: Random) -> CleanStop:
-        """With a slow disk, perhaps, and a controller whose answers are late. Returns when the broker serves again."""
+        """Stops a broker, perhaps with a slow disk and a controller that answers late. Returns when it serves again."""
         began_s = self._cluster.loop.time()
         host.slow_down(SLOW_DISK if chance.random() < 0.5 else 1.0)
         slow, controller = self._cluster.delays.slow, self._cluster.controller_name()

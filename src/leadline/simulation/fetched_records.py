@@ -19,7 +19,7 @@ def values_in(data: Buffer) -> dict[Offset, bytes]:
 
 
 def committed_values_in(data: Buffer, part: FetchResponse.PartitionData) -> dict[Offset, bytes]:
-    """Without the records of transactions that the response lists as aborted."""
+    """The values without those of transactions that the response lists as aborted."""
     aborted = sorted((a.first_offset, a.producer_id) for a in part.aborted_transactions or [])
     values: dict[Offset, bytes] = {}
     skipped: set[int] = set()  # producers whose open transaction was aborted
@@ -35,7 +35,7 @@ def committed_values_in(data: Buffer, part: FetchResponse.PartitionData) -> dict
 
 
 def end_of(data: Buffer, offset: Offset) -> Offset:
-    """The offset behind the last whole batch."""
+    """The offset after the last whole batch."""
     for _, header in walk(data):
         offset = header.last_offset + 1
     return offset

@@ -86,7 +86,7 @@ class Invariants:
                 self.violated(f"in sync without acknowledged records: {tp} @ {last}; {host.name} ends at {end}")
 
     def _written(self, operations: Sequence[Operation], host: str) -> None:
-        """To the tree, by a host."""
+        """A host has written to the tree."""
         writer = next((h for h in self._cluster.hosts.values() if h.name == host), None)
         if writer is not None:
             writer.moments.came(TREE_WRITE)
@@ -116,7 +116,7 @@ class Invariants:
                 self.violated(f"{text}, of {tp} on {host.name}")
 
     def states(self) -> Iterator[tuple[TopicPartition, PartitionStateNode]]:
-        """Of all partitions, as the controller decided them."""
+        """The states of all partitions, as the controller decided them."""
         for path, node in self._cluster.ensemble.nodes.items():
             if (tp := partition_of_state(path)) is not None:
                 yield tp, znodes.decode_state(tp, node.data)

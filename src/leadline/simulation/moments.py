@@ -15,7 +15,7 @@ MOMENTS = (*DISK_MOMENTS, ELECTION, TREE_WRITE)
 
 
 class Moments:
-    """Of one host. `noticed` is called with each."""
+    """The moments of one host. `noticed` is called with each."""
 
     def __init__(self) -> None:
         self.noticed: Callable[[str], None] = lambda moment: None

@@ -16,7 +16,7 @@ IsBroken = Callable[[Scenario], bool]  # plays it: whether the law is broken
 
 VARIANTS = 2
 PLAYS = 60
-REST_S = 1.0  # of the time with faults, behind the last one
+REST_S = 1.0  # of the time with faults, after the last one
 
 
 class _Search:

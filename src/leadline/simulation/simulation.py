@@ -149,7 +149,7 @@ class Simulation:
         return violations + list(at_rest.violations(self.history, records, brokers))
 
     async def _end(self, workloads: "dict[Workload, asyncio.Task[None]]") -> list[str]:
-        """Those that write end first, so that those that read can read everything."""
+        """Ends the workloads: writers first, so that readers can read everything."""
         readers: dict[Workload, asyncio.Task[None]] = {
             w: task for w, task in workloads.items() if isinstance(w, PollingReader)
         }

@@ -36,7 +36,7 @@ class TraceEvent(NamedTuple):
 
 
 class Trace(logging.Handler):
-    """Of one simulation that is about to run."""
+    """The trace of one simulation that is about to run."""
 
     def __init__(self, simulation: Simulation) -> None:
         super().__init__(logging.DEBUG)

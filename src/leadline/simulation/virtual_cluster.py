@@ -98,7 +98,7 @@ class Host:
         return VirtualTree(self._cluster.ensemble, self.name, process, timeout_s)
 
     def log_end(self, tp: TopicPartition) -> Offset:
-        """Of a broker that is down, starts, or has lost its directory: as its disk has it."""
+        """Where a log ends. If the broker is down, starts, or has lost its directory, its disk is asked."""
         log = None if self.broker is None else self.broker.dirs.logs.get(tp)
         if log is not None:
             return log.log_end
@@ -130,7 +130,7 @@ class Host:
         self._cluster.network.power_on(self.name)
 
     def replace_disk(self) -> None:
-        """By an empty one. Nothing runs here."""
+        """Puts an empty disk in its place. Nothing runs here."""
         assert self.process is None, f"{self.name} runs"
         self.disk = VirtualDisk(self.time)
         self._stored_ends.clear()
@@ -160,7 +160,7 @@ class Host:
 
 
 class Delays:
-    """Of the network and of threads. Each link draws by itself: what happens on one changes nothing on another."""
+    """The delays of the network and of threads. Each link draws by itself, so one does not change another."""
 
     def __init__(self, seed: str) -> None:
         self._seed = seed

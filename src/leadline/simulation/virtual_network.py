@@ -35,7 +35,7 @@ class Watched:
         self._is_scheduled = False
 
     def watch(self, call: Call | None) -> None:
-        """By the process that owns this side."""
+        """The process that owns this side watches it."""
         self._call = call
         self._owner = CURRENT.get()
         self.changed()

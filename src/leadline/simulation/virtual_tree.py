@@ -336,7 +336,7 @@ class VirtualTree:
         self._to_client.put(partial(self._answer, call, result, error))
 
     def fired(self, events: Sequence[Event]) -> None:
-        """By the server: changes that this client may watch."""
+        """The server has made changes that this client may watch."""
         if self._is_closed or self._process.is_dead:
             return
         watched = [
@@ -374,7 +374,7 @@ class VirtualTree:
     # The session
 
     def _tick(self) -> None:
-        """By neither side: what both hear of each other."""
+        """Updates what client and server know of each other. It runs on neither side."""
         now_s, ensemble = self._loop.time(), self._ensemble
         runs = not self._process.is_dead and not self._process.is_paused and not self._is_closed
         is_server_reached = runs and ensemble.is_reached_by(self.host)

@@ -56,7 +56,7 @@ class Positions:
         try:
             return _parsed(fields)
         except (KeyError, TypeError, ValueError):
-            raise BadCheckpoint(f"the checkpoint holds {fields}, which are no offsets of topics") from None
+            raise BadCheckpoint(f"the checkpoint holds {fields}, which are not offsets of topics") from None
 
 
 def _parsed(fields: Mapping[str, object]) -> Positions:

@@ -42,7 +42,7 @@ class BrokerLoop(EventLoop):
         self.set_default_executor(ThreadPoolExecutor(2, f"{name}-worker"))
 
     def new_threads(self, count: int, name: str) -> Executor:
-        """For `runtime.threads`."""
+        """The threads that `runtime.threads` asks for."""
         threads = ThreadPoolExecutor(count, f"{self.name}-{name}")
         self._executors.append(threads)
         return threads
@@ -50,7 +50,7 @@ class BrokerLoop(EventLoop):
     # Pause and resume
 
     def pause(self) -> None:
-        """From another thread. Returns when the loop stands still."""
+        """Pauses the loop from another thread. Returns when it stands still."""
         if self.is_paused:
             return
         stands = threading.Event()
@@ -94,7 +94,7 @@ class BrokerLoop(EventLoop):
         return super().call_soon_threadsafe(callback, *args, context=context)
 
     def kill(self, close_sockets: Callable[[], None]) -> None:
-        """From another thread. When this returns, nothing of the broker runs."""
+        """Kills the broker from another thread. When this returns, nothing of it runs."""
         ended = threading.Event()
 
         def end() -> None:

@@ -69,7 +69,7 @@ class ClusterNetwork:
     def _check_end(self, end: Peer) -> None:
         if end != TREE and end not in self._brokers():
             names = ", ".join(map(str, self._brokers()))
-            raise ValueError(f'{end!r} is no end of a link: the brokers are {names}, and the tree is "{TREE}"')
+            raise ValueError(f'{end!r} is not an end of a link: the brokers are {names}, and the tree is "{TREE}"')
 
     def _report(self) -> None:
         for call in self.changed:
@@ -111,7 +111,7 @@ class BrokerNetwork(TcpNetwork):
         super().reset(transport.whole if isinstance(transport, _LinkTransport) else transport)
 
     def changed(self) -> None:
-        """On the loop: links were cut or healed."""
+        """Links were cut or healed. Call it on the loop."""
         self._change.set()
         self._change.clear()
         for link in list(self._links):

@@ -239,7 +239,7 @@ class LocalCluster:
         self.tree.tick()
 
     def _living(self) -> list[LocalBroker]:
-        """With paused ones."""
+        """The brokers that run or are paused."""
         return [
             broker for broker in self._brokers.values() if broker.state in (BrokerState.RUNNING, BrokerState.PAUSED)
         ]
@@ -287,7 +287,7 @@ class LocalCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """For the setting bootstrap.servers of clients."""
+        """The value for the setting bootstrap.servers of clients."""
         if not self.addresses:
             raise ClusterError("the cluster is not started: use it in a with statement, or call start()")
         return ",".join(self.addresses[id] for id in self.ids)
@@ -342,7 +342,7 @@ class LocalCluster:
 
     @property
     def topics(self) -> list[str]:
-        """Without Kafka's own."""
+        """The topics, without Kafka's own."""
         names: set[str] = set()
         for broker in self._brokers.values():
             if broker.is_running:
@@ -478,7 +478,7 @@ class LocalCluster:
                 broker.start()
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
-        """By the client, on its loop."""
+        """The client does the work, on its loop."""
         if self._loop is None or self._has_ended:
             work.close()
             raise ClusterError("the cluster does not run: use it inside its with statement")

@@ -43,7 +43,7 @@ class BrokerState(Enum):
 
 
 class _Life:
-    """From one start of a broker to its end."""
+    """One run of a broker, from its start to its end."""
 
     def __init__(self, broker: "LocalBroker", number: int) -> None:
         self.name = f"broker-{broker.id}"
@@ -97,7 +97,7 @@ class _Life:
         return not self.loop.is_paused and not network.is_cut(me, TREE) and not network.is_cut(TREE, me)
 
     def call(self, call: Callable[..., T], *args: Any) -> T:
-        """On the loop, from another thread. Its result."""
+        """Calls on the loop, from another thread. Returns the result."""
 
         async def run() -> T:
             return call(*args)

@@ -236,7 +236,7 @@ class LocalClient:
             )
             after = _consumed(tp, bytes(data.records or b""), offset, end, aborted, records)  # type: ignore[arg-type]
             if after == offset:
-                break  # compaction or a deletion has left nothing behind
+                break  # compaction or a deletion has left nothing
             offset = after
         return records
 

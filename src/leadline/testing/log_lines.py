@@ -47,7 +47,7 @@ _FILTER, _LOCK = _Filter(), threading.Lock()
 
 
 class BrokerLogLines:
-    """By the clock of the cluster."""
+    """The log lines of brokers, with the time of the cluster's clock."""
 
     def __init__(self, clock: Time) -> None:
         self._clock = clock

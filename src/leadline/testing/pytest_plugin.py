@@ -67,7 +67,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def _arguments(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Of the nearest mark."""
+    """The arguments of the nearest mark."""
     mark = request.node.get_closest_marker(MARK)
     if mark is None:
         return {}

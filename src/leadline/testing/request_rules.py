@@ -88,7 +88,7 @@ def checked_api(name: str | None) -> str | None:
 
 
 def error_code_of(error: str | int) -> int:
-    """Of a name, as NOT_LEADER_OR_FOLLOWER, or of a code."""
+    """The code of an error that is given by name, such as NOT_LEADER_OR_FOLLOWER, or as a code."""
     if isinstance(error, int):
         if error not in CODES_OF_ERRORS.values():
             raise ValueError(f"there is no error code {error}")

@@ -38,7 +38,7 @@ Served = Reply | PendingReply | Awaitable[Reply | None] | None
 
 
 class _NamesOfTopics(Mapping[TopicId, str]):
-    """By id, as the broker knows them now."""
+    """The names of topics by their ids, as the broker knows them now."""
 
     def __init__(self, by_id: Mapping[TopicId, CachedTopic]) -> None:
         self._by_id = by_id

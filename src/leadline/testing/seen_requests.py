@@ -77,7 +77,7 @@ class SeenRequest:
         return self.broker, self.api, self.client_id, self.parts, self.error_codes(), self.outcome
 
     def line(self, name_of_error: Callable[[int], str]) -> str:
-        """For the report of a test that fails."""
+        """A line for the report of a test that fails."""
         at = moment_text(self.at_ms)
         names = [part.topic if part.partition is None else f"{part.topic}-{part.partition}" for part in self.parts]
         more = f" and {len(names) - SHOWN_PARTS} more" if len(names) > SHOWN_PARTS else ""

@@ -6,7 +6,7 @@
 `decode` raises MalformedRequest for anything but exactly one such message, and no other error.
 Strings come out as str, bytes as bytes, ids as UUID, arrays as lists; records as memoryview slices of the data.
 
-What `encode` returns is a list of pieces, to be sent one behind the other: bytes, and whatever stood in a records
+What `encode` returns is a list of pieces, to be sent one after the other: bytes, and whatever stood in a records
 field, if that is not bytes but somewhere else and has a `length` (a slice of a file). It raises ValueError for a value
 that does not fit its field, and NotInVersion for one that the version has no field for.
 """
@@ -28,7 +28,7 @@ def decode(kind: type[M], data: Buffer, version: int, position: int = 0) -> M:
     """The message that begins at `position` and ends where the data ends."""
     message, end = decode_from(kind, data, version, position)
     if end != len(data):
-        raise MalformedRequest(f"{kind.__name__} v{version}", end, f"{len(data) - end} bytes behind the end")
+        raise MalformedRequest(f"{kind.__name__} v{version}", end, f"{len(data) - end} bytes after the end")
     return message
 
 
@@ -46,7 +46,7 @@ def encode(message: Message, version: int) -> list[Piece]:
 
 
 def encode_behind(start: bytearray, message: Message, version: int) -> list[Piece]:
-    """As `encode`, behind what stands before the message: `start` becomes part of the first piece, or is it."""
+    """As `encode`, with `start` before the message: it becomes part of the first piece, or is that piece."""
     encoder = message.encoders.get(version)
     if encoder is None:
         _check_version(type(message), version)
@@ -64,7 +64,7 @@ def encode_in_steps(start: bytearray, message: Message, version: int) -> Steps[l
 
 
 def to_bytes(message: Message, version: int) -> bytes:
-    """For a message without slices of files."""
+    """The bytes of a message without slices of files."""
     return b"".join(cast(list[bytes], encode(message, version)))
 
 

@@ -156,7 +156,7 @@ class _Writer:
             self._own_elements(field, values, path)
 
     def _may_be_shared(self, field: schema.FieldSchema) -> bool:
-        """In the topic states that the controller sends to many brokers."""
+        """Whether a field is in the topic states that the controller sends to many brokers."""
         return field.name == "topic_states" and field.struct is not None and self._out == "out"
 
     def _own_elements(self, field: schema.FieldSchema, values: str, path: str) -> None:

@@ -2,7 +2,7 @@
 
 The size counts the bytes after it; the reader of a socket removes it and passes on the rest, the frame.
 The first eight bytes of a request are the same in all versions of everything, so that even a request that cannot be
-understood can be answered, or told about in a log.
+understood can be answered, or reported in a log.
 """
 
 from functools import lru_cache
@@ -75,7 +75,7 @@ def rest_of_head(frame: Buffer, key: int, version: int, correlation_id: int) -> 
 
 
 def client_id_of(frame: Buffer) -> str | None:
-    """Of a request whose header has one, so of any but ControlledShutdown v0."""
+    """The client id in the header of any request but ControlledShutdown v0, which has none."""
     return _client_id(frame)[0]
 
 
@@ -173,7 +173,7 @@ def _api(message: Message) -> Api:
 
 
 def _sized(start: bytearray, pieces: list[Piece]) -> list[Piece]:
-    """With the size filled in, at the front of the first piece."""
+    """The pieces, with the size filled in at the front of the first one."""
     size = len(start) if len(pieces) == 1 else length(pieces)
     SIZE.pack_into(start, 0, size - SIZE.size)
     return pieces

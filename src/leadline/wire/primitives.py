@@ -16,7 +16,7 @@ MAX_STRING = 0x7FFF
 MOST_ELEMENTS = 250_000  # of all arrays and tagged fields of a message together
 MOST_TAGS = 100  # tagged fields of one structure; Kafka's own have three at most, and a newer release may have more
 _MAX_VARINT = 0x7FFF_FFFF
-_JOIN_BELOW = 8192  # records of fewer bytes are copied behind the preceding bytes: one piece less to send
+_JOIN_BELOW = 8192  # records of fewer bytes are appended to the preceding bytes: one piece less to send
 _INT32 = Struct(">i")
 
 
@@ -53,7 +53,7 @@ def truncated(what: str, position: int, end: int) -> MalformedRequest:
 
 
 def bad_length(what: str, position: int, length: int, end: int) -> MalformedRequest:
-    """For a length or a count that cannot be; -1, which stands for null, where null is not allowed."""
+    """The error for an impossible length or count, such as -1, which stands for null, where null is not allowed."""
     if length == -1:
         return MalformedRequest(what, position, "null, which it must not be")
     if length < 0:
@@ -99,7 +99,7 @@ def read_unsigned(data: Buffer, at: int, most: int) -> tuple[int, int]:
 
 
 def read_varint(data: Buffer, position: int, what: str) -> tuple[int, int]:
-    """An unsigned number of at most 31 bits and the position behind it. IndexError past the end."""
+    """An unsigned number of at most 31 bits and the position after it. IndexError past the end."""
     if (byte := data[position]) < 0x80:  # nearly all of them
         return byte, position + 1
     try:
@@ -138,7 +138,7 @@ def array_length(length: int) -> bytes:
 
 
 def skip_tags(data: Buffer, position: int, count: int, what: str) -> int:
-    """The position behind tagged fields of which none is known. They begin at `position`, behind their count."""
+    """The position after tagged fields, all of which are unknown. They begin at `position`, after their count."""
     if count > MOST_TAGS:
         raise too_many_tags(what, position, count)
     end = len(data)
@@ -153,7 +153,7 @@ def skip_tags(data: Buffer, position: int, count: int, what: str) -> int:
 
 @lru_cache(maxsize=4096)
 def id_of(data: bytes) -> UUID:
-    """Few ids are in use at a time, and making one anew takes ten times as long as finding it."""
+    """Few ids are in use at a time, and making one takes ten times as long as looking it up."""
     return UUID(bytes=data)
 
 
@@ -181,14 +181,14 @@ codecs.register_error(_AS_JAVA, _replace_as_java)
 
 
 def text(data: Buffer) -> str:
-    """Of bytes that need not be UTF-8, as Kafka reads them: U+FFFD for invalid bytes."""
+    """The text of bytes that need not be UTF-8, as Kafka reads them: U+FFFD for invalid bytes."""
     return str(data, "utf-8", _AS_JAVA)
 
 
 def put_records(
     records: Records | None, out: bytearray, pieces: list[Piece], is_compact: bool, is_nullable: bool
 ) -> bytearray:
-    """Writes records behind `out`, or `out` and them into the pieces. What to write on into."""
+    """Appends records to `out`, or puts both into the pieces. Returns the buffer in which writing continues."""
     if records is None:
         if not is_nullable:
             raise TypeError("records must not be null")

@@ -75,7 +75,7 @@ class StructSchema:
         return (field for field in self.fields if version not in field.versions)
 
     def inner(self) -> Iterator["StructSchema"]:
-        """The structs below it, each behind those that it holds itself."""
+        """The structs below it, each after those that it holds itself."""
         for field in self.fields:
             if field.struct is not None:
                 yield from field.struct.inner()
@@ -88,7 +88,7 @@ class MessageSchema(NamedTuple):
 
     @property
     def structs(self) -> list[StructSchema]:
-        """All of them, each behind those that it holds; the message itself is the last."""
+        """All of them, each after those that it holds; the message itself is the last."""
         return list(dict.fromkeys([*self.root.inner(), self.root]))
 
 

@@ -26,7 +26,7 @@ def with_throttle_time(reply: Reply, api_key: int, version: int, throttle_ms: in
 
 @cache
 def _position(api_key: int, version: int) -> int:
-    """Of the field in the frame; below 0: from the end."""
+    """The position of the field in the frame; below 0: from the end."""
     api = APIS[api_key]
     frame = b"".join(_buffers(response_frame(cast(Any, api.response)(throttle_time_ms=INT), version, 0)))
     at = frame.index(INT.to_bytes(4))

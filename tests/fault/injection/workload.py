@@ -162,7 +162,7 @@ class GroupReads:
 
     def polled(self, tp: TopicPartition, offset: Offset, last: Offset | None) -> None:
         if last is not None and offset != last + 1:
-            self._notes.order.append(f"poll out of order: {tp} @ {offset} came behind {last}")
+            self._notes.order.append(f"poll out of order: {tp} @ {offset} followed {last}")
         with self._lock:
             if offset <= self.read[tp]:
                 self.read[tp] = max(self.read[tp], offset + 1)

@@ -261,7 +261,7 @@ def test_a_shortage_makes_new_connections_wait_and_the_loop_does_not_spin(
 
     monkeypatch.setattr("leadline.broker.acceptor.SHORTAGE_LOG_SECONDS", 10 * SECONDS)
     run(test)
-    assert caplog.text.count("connections cannot be accepted for now") == 1
+    assert caplog.text.count("connections have to wait") == 1
 
 
 def test_a_connection_that_ends_lets_the_next_one_in_at_once(
@@ -276,7 +276,7 @@ def test_a_connection_that_ends_lets_the_next_one_in_at_once(
             assert await first.ask(b"first") == b"first"
             network.listener.error = errno.EMFILE
             waiting = await server.peer()
-            await eventually(lambda: "connections cannot be accepted for now" in caplog.text)
+            await eventually(lambda: "connections have to wait" in caplog.text)
             network.listener.error = 0
             first.close()
             assert await waiting.ask(b"at last") == b"at last"

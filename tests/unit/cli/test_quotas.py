@@ -38,8 +38,11 @@ def test_an_address_has_quotas_of_its_own() -> None:
             ("--user", "a", "producer_bite_rate=1"),
             "there is no quota producer_bite_rate (did you mean producer_byte_rate?)",
         ),
-        (("--user", "a", "connection_creation_rate=1"), "connection_creation_rate is no quota of users and client ids"),
-        (("--ip", "::1", "producer_byte_rate=1"), "producer_byte_rate is no quota of an address"),
+        (
+            ("--user", "a", "connection_creation_rate=1"),
+            "connection_creation_rate is not a quota of users and client ids",
+        ),
+        (("--ip", "::1", "producer_byte_rate=1"), "producer_byte_rate is not a quota of an address"),
         (("--user", "a", "producer_byte_rate=fast"), "producer_byte_rate=fast: expected a number"),
         (("--user", "a", "producer_byte_rate=-1"), "expected a number of at least 0"),
         (("--user", "a", "producer_byte_rate=inf"), "expected a number of at least 0"),

@@ -101,7 +101,7 @@ def test_a_follower_behind_a_cut_link_leaves_the_isr(three: LocalCluster) -> Non
 
 
 def test_links_are_named_by_their_ends(three: LocalCluster) -> None:
-    with pytest.raises(ValueError, match='9 is no end of a link: the brokers are 1, 2, 3, and the tree is "tree"'):
+    with pytest.raises(ValueError, match='9 is not an end of a link: the brokers are 1, 2, 3, and the tree is "tree"'):
         three.network.cut(1, 9)
     with pytest.raises(ValueError, match="a link has two ends, and both are 1"):
         three.network.cut(1, 1)

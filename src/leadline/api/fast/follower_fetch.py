@@ -134,9 +134,9 @@ class FollowerFetch:
                     self._fallback = self._slow_fetch()
 
     def response(self, *, last: bool = False) -> list[Piece] | None:
-        """None: the fetch should wait for more. `last`: it may not wait any longer."""
+        """None: the fetch should wait for more. `last`: it may not wait longer."""
         if self._fallback is None and self._acl_version != self._services.acl_version:
-            self._fallback = self._slow_fetch()  # it decides anew
+            self._fallback = self._slow_fetch()  # which decides again
         if self._fallback is None:
             fetched = _read(self.session, self._request, self._services.replicas)
             if fetched is not None:

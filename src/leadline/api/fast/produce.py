@@ -182,7 +182,7 @@ def _reply(
     version: int,
     correlation_id: int,
 ) -> list[Piece]:
-    """With an error."""
+    """A reply with an error."""
     services.request_metrics.errors[PRODUCE, part.error_code] += 1
     topic = ProduceResponse.TopicProduceResponse(name=template.tp.topic, partition_responses=[part])
     return response_frame(ProduceResponse(responses=[topic]), version, correlation_id)

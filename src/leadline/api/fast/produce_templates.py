@@ -43,7 +43,7 @@ class ProduceTemplate(NamedTuple):
 
 
 class ProduceTemplates:
-    """Those of all connections, by version and prefix."""
+    """The templates of all connections, by version and prefix."""
 
     def __init__(self) -> None:
         self.by_version: dict[int, dict[bytes, ProduceTemplate]] = {v: {} for v in range(OLDEST, NEWEST + 1)}

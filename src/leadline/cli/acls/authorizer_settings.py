@@ -42,7 +42,7 @@ class AuthorizerSettings:
 
 
 def authorizer_settings(admin: SecurityAdmin) -> AuthorizerSettings:
-    """Those of the controller: they should be the same on all brokers."""
+    """The settings of the controller: they should be the same on all brokers."""
     controller = admin.client.controller()
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=BROKER,

@@ -40,7 +40,7 @@ class BrokerPlan(NamedTuple):
 
     @property
     def arguments(self) -> list[str]:
-        """Of `leadline start`."""
+        """The arguments of `leadline start`."""
         metrics = [] if self.metrics is None else ["--metrics", str(self.metrics)]
         return [str(self.settings_file), *metrics]
 

@@ -79,7 +79,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     how = parser.add_argument_group("how to read")
     how.add_argument("--group", metavar="G", help="read as a member of this group, from its committed offsets")
     how.add_argument("--isolation", choices=["read_committed", "read_uncommitted"], default="read_uncommitted")
-    out = parser.add_argument_group("what to write")
+    out = parser.add_argument_group("output")
     add_output_option(out, "record", stream=True)
     out.add_argument(
         "--print",

@@ -122,7 +122,7 @@ def _judge_topic(topic: ReportedTopic) -> Iterator[MigrationFinding]:
     for name, text in topic.settings.items():
         row = LogConfig.table().get(name)
         if row is None:
-            what = f"{name} is no setting of topics in Kafka 3.8"
+            what = f"{name} is not a setting of topics in Kafka 3.8"
             yield MigrationFinding(NOTES, Area.SETTING, what, "it has no effect in Leadline", (topic.name,))
             continue
         try:

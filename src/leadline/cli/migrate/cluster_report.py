@@ -46,5 +46,5 @@ class ClusterReport(NamedTuple):
 
     @property
     def order(self) -> list[BrokerId]:
-        """In which brokers are replaced. The controller comes last, so that one election of another is enough."""
+        """The order in which brokers are replaced. The controller comes last, so that one election is enough."""
         return sorted((broker.id for broker in self.brokers), key=lambda id: (id == self.controller, id))

@@ -93,7 +93,7 @@ def summary(findings: Sequence[MigrationFinding], checked: Sequence[str]) -> str
 
 
 def order_text(order: Sequence[BrokerId]) -> str:
-    """In which brokers are replaced."""
+    """The order in which brokers are replaced, as text."""
     *others, controller = map(str, order)
     if not others:
         return f"There is one broker: {controller}."

@@ -114,5 +114,5 @@ def _without_effect(ignored: tuple[str, ...], where: str) -> Iterator[MigrationF
 
 def unknown_setting(name: str, where: str) -> MigrationFinding:
     if _OF_PLUGIN.search(name):
-        return MigrationFinding(WARNS, Area.PLUGIN, f"{name} is no setting of Kafka 3.8", UNKNOWN_CURE, (where,))
-    return MigrationFinding(NOTES, Area.SETTING, f"{name} is no setting of Kafka 3.8", UNKNOWN_CURE, (where,))
+        return MigrationFinding(WARNS, Area.PLUGIN, f"{name} is not a setting of Kafka 3.8", UNKNOWN_CURE, (where,))
+    return MigrationFinding(NOTES, Area.SETTING, f"{name} is not a setting of Kafka 3.8", UNKNOWN_CURE, (where,))

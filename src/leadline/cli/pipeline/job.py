@@ -26,7 +26,7 @@ from leadline.spark.errors import JobFailed, without_credentials
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-REFUSED_S = 1.0  # refused connections are retried for so long
+REFUSED_S = 1.0  # refused connections are retried for this long
 LINE_INTERVAL_S = 10.0  # where stderr is not a terminal
 
 

@@ -51,7 +51,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         examples=EXAMPLES,
     )
     parser.add_argument("topic", metavar="TOPIC")
-    lines = parser.add_argument_group("what a line holds")
+    lines = parser.add_argument_group("format of a line")
     lines.add_argument(
         "--key-separator",
         type=escaped,
@@ -148,7 +148,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print_summary(options: argparse.Namespace, sender: RecordSender, seconds: float) -> None:
-    """For a person it goes to stderr: stdout stays free in a pipe."""
+    """Prints the summary, for a person to stderr: stdout stays free in a pipe."""
     print_result(options, sender.as_json(seconds), lambda: print(sender.summary(seconds), file=sys.stderr))
 
 

@@ -89,7 +89,7 @@ broker.id and zookeeper.connect. The n-th broker, counted from 0, gets
                         advertised.listeners likewise
   log.dirs              the folder broker_<id> in each of these directories
   broker.rack           the name of this host, unless the file sets it
-One supervisor starts them and prints their output, with the id before each line. It starts a broker again that ends,
+One supervisor starts them and prints their output, with the id before each line. It restarts a broker that ends,
 after 0.5 s at first and 30 s at most. Ctrl-C, SIGTERM and SIGHUP stop the brokers one after another, so that others
 lead their partitions. A second signal stops all at once, a third one kills them. The exit code is 0 if all stopped
 cleanly. If the supervisor is killed, its brokers stop cleanly by themselves."""
@@ -327,7 +327,7 @@ async def _run_broker(settings: BrokerSettings, selector: TimedSelector, options
 def _served_metrics(
     broker: Broker, selector: TimedSelector, address: MetricsAddress | None
 ) -> Iterator[MetricsAddress | None]:
-    """From before the start until after the stop, so that the state of the broker can be seen. Yields the address."""
+    """Serves metrics from before the start until after the stop, so that the state can be seen. Yields the address."""
     if address is None:
         yield None
         return
@@ -456,7 +456,7 @@ def _state(log_dir: LogDir, logs: int) -> str:
 
 
 def _log_loop_statistics(broker: Broker, selector: TimedSelector) -> None:
-    """On SIGUSR1, and at the end."""
+    """Logs how busy the loop is: on SIGUSR1, and at the end."""
     connections = len(broker.net.connections)
     logging.info(
         "%d connections, %d requests in %d turns of the event loop, the longest turn since the last report took %s",

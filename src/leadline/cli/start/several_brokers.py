@@ -196,7 +196,7 @@ class HostSupervisor(Supervisor):
         self._notify_status()
 
     def _ended_text(self, member: BrokerProcess) -> str:
-        """With the reason, if the broker itself wrote one."""
+        """How a broker ended, with the reason if the broker itself wrote one."""
         is_killed = member.process is not None and (member.process.returncode or 0) < 0
         return member.ended_text() if is_killed or member.ended_cleanly else member.ended_text_with_reason()
 

@@ -1,7 +1,7 @@
 """A broker in its own process, from one start to the next.
 
 The process belongs to a process group of its own: Ctrl-C on the terminal does not reach it. It ends cleanly when the
-supervisor has ended (runtime/parent_pipe.py), and tells the supervisor when it serves (runtime/notify_socket.py).
+supervisor has ended (runtime/parent_pipe.py), and reports to the supervisor when it serves (runtime/notify_socket.py).
 """
 
 import asyncio

@@ -7,7 +7,7 @@ Each broker is in one state. NEXT_STATE has all transitions:
     starting, serving --stop--> stopping --leaves--> ended      waiting, away --stop--> ended
 
 A broker that dies is started again after a back-off: FIRST_BACKOFF_S, doubled for each end in a row, MAX_BACKOFF_S at
-most. One that has served for STABLE_S begins anew. Whether it dies or leaves is a matter of the policy.
+most. After STABLE_S of serving, it starts again from the first pause. The policy decides whether it dies or leaves.
 
 Brokers stop in reverse order, so that the first one, which is most often the controller, moves leadership for all
 others. The first request to stop lets each finish before the next one begins, or stops all at once, as the policy says;

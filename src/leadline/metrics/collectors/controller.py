@@ -55,7 +55,7 @@ def collect(sources: MetricsSources) -> Collected:
 
 
 def _cluster(state: ControllerState) -> Collected:
-    """Of another broker than the controller: 0, as in Kafka."""
+    """The figures of the cluster. A broker that is not the controller has 0, as in Kafka."""
     offline = imbalanced = count = 0
     for portion in portions([topic for topic in state.topics.values() if topic.name not in state.deleting], 20):
         for topic in portion:

@@ -1,4 +1,4 @@
-"""Groups and transactional ids whose coordinator is this broker, and how far groups are behind.
+"""Groups and transactional ids whose coordinator is this broker, and the lag of groups.
 
 The lag of a partition is known here if a replica of it is here. For others, the high watermark is a metric of its
 leader: see the recording rule in `ops/prometheus/rules.yml`.

@@ -26,7 +26,8 @@ HANDLER_IDLE = FAMILIES.gauge(
 BUSY = FAMILIES.counter("leadline_loop_busy_seconds_total", "Time that the turns of the event loop took")
 TURNS = FAMILIES.counter("leadline_loop_turns_total", "Turns of the event loop")
 LONGEST_TURN = FAMILIES.gauge(
-    "leadline_loop_longest_turn_seconds", "The longest turn of the last one to two minutes: others waited for so long"
+    "leadline_loop_longest_turn_seconds",
+    "The longest turn of the last one to two minutes: other requests waited this long",
 )
 QUEUE = FAMILIES.gauge(
     "kafka_network_requestchannel_requestqueuesize", "Steps of large requests and responses that wait for their turn"

@@ -32,7 +32,7 @@ def collect(sources: MetricsSources) -> Collected:
 
 
 def process_samples() -> Collected:
-    """Those of any process."""
+    """The samples that any process has."""
     yield one(BUILD, 1, version=__version__)
     yield one(MAX_DESCRIPTORS, descriptor_limit())
     statistics = process_statistics()

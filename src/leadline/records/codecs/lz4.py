@@ -123,7 +123,7 @@ def chunks(view: memoryview, *, any_header: bool = False) -> Iterator[bytes | me
     while length := WORD.unpack_from(view, at)[0]:
         end = at + 4 + (length & ~STORED) + (4 if checksum_flag else 0)
         if end > len(view):
-            raise CorruptCompression(Codec.LZ4, f"a block ends {end - len(view)} bytes behind the end")
+            raise CorruptCompression(Codec.LZ4, f"a block ends {end - len(view)} bytes after the end")
         # a frame of its own, so that the library checks the size of the block, and its checksum
         yield lz4.frame.decompress(b"".join((header, view[at:end], END_MARK)))
         at = end

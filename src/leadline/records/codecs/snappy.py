@@ -60,7 +60,7 @@ def _blocks(view: memoryview) -> Iterator[memoryview]:
 
 
 def chunks(view: memoryview) -> Iterator[bytearray]:
-    """A chunk is what one block holds. Fewer than four bytes behind the last block are ignored."""
+    """A chunk is what one block holds. Fewer than four bytes after the last block are ignored."""
     if len(view) < len(XERIAL_HEADER) or view[:8] != XERIAL_MAGIC:
         yield _content(view)
         return
@@ -72,7 +72,7 @@ def chunks(view: memoryview) -> Iterator[bytearray]:
         start = at + 4
         at = start + LENGTH.unpack_from(view, at)[0]
         if at > len(view):
-            raise CorruptCompression(Codec.SNAPPY, f"a block ends {at - len(view)} bytes behind the end")
+            raise CorruptCompression(Codec.SNAPPY, f"a block ends {at - len(view)} bytes after the end")
         yield _content(view[start:at])
 
 

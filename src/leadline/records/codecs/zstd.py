@@ -123,7 +123,7 @@ def _frames(view: memoryview) -> Iterator[tuple[memoryview, _Frame]]:
         elif magic & ~0xF == SKIPPABLE:
             at += 8 + WORD.unpack_from(view, at + 4)[0]
             if at > len(view):
-                raise CorruptCompression(Codec.ZSTD, f"a frame to skip ends {at - len(view)} bytes behind the end")
+                raise CorruptCompression(Codec.ZSTD, f"a frame to skip ends {at - len(view)} bytes after the end")
         else:
             raise CorruptCompression(Codec.ZSTD, f"no frame begins at byte {at}, but {magic:#010x}")
 

@@ -73,7 +73,7 @@ def unread_commits(history: ClientHistory, offsets: CommittedOffsets) -> Iterato
 
 
 def _read_up_to(polls: Sequence[Poll], start: Offset) -> Offset:
-    """Without a gap."""
+    """How far polls have read without a gap."""
     position = start
     for poll in sorted(polls, key=lambda p: p.start):
         if poll.start > position:

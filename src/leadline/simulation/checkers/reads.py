@@ -56,6 +56,6 @@ def repeated_reads(history: ClientHistory) -> Iterator[str]:
         last = positions.get((poll.reader, poll.tp), -1)
         for offset in poll.values:
             if offset <= last:
-                yield f"repeated read: {poll.reader} read {poll.tp} @ {offset} behind {last}"
+                yield f"repeated read: {poll.reader} read {poll.tp} @ {offset} after {last}"
             last = offset
         positions[poll.reader, poll.tp] = max(last, poll.end - 1)

@@ -51,7 +51,7 @@ def _failed(_: LocalLog, doing: str, error: OSError | CorruptFile) -> NoReturn:
 
 
 def unrepeatable_recoveries(disk: VirtualDisk) -> Iterator[str]:
-    """Of all logs on a disk that no broker uses."""
+    """Recovers all logs on a disk that no broker uses, twice, and compares."""
     copied = copy_of(disk)
     files = MountedDisk(copied, "recovery")
     context = LogContext(disk.clock, SeededChance("recovery"), files, _NoThread(), _failed)
@@ -59,7 +59,7 @@ def unrepeatable_recoveries(disk: VirtualDisk) -> Iterator[str]:
         recovery_points = read_offsets(files, f"/{DATA}/{names.RECOVERY_POINTS_FILE}")
         log_starts = read_offsets(files, f"/{DATA}/{names.LOG_STARTS_FILE}")
     except CorruptFile:
-        return  # the broker tells what it makes of that
+        return  # the broker reports that itself
     for tp, directory in partitions_on(copied).items():
         opening = Opening(
             tp,

@@ -39,7 +39,7 @@ def log_bytes(log: Log, start: int, end: int) -> bytes:
 
 
 def open_transactions(brokers: Sequence[Broker]) -> Iterator[str]:
-    """At rest every transaction has ended: no last stable offset is behind its high watermark."""
+    """At rest every transaction has ended: no last stable offset is below its high watermark."""
     for broker in brokers:
         for tp, hosted in sorted(broker.replicas.hosted.items()):
             log = hosted.log

@@ -37,7 +37,7 @@ def doubled_writes(history: ClientHistory, stored: Stored) -> Iterator[str]:
 
 
 def unordered_writes(history: ClientHistory, stored: Stored) -> Iterator[str]:
-    """Of one producer, in one partition: as stored, and as acknowledged."""
+    """Writes of one producer in one partition that are out of order, as stored or as acknowledged."""
     attempts = _exactly_once(history)
     for tp, values in stored.items():
         last: dict[str, int] = {}
@@ -46,14 +46,14 @@ def unordered_writes(history: ClientHistory, stored: Stored) -> Iterator[str]:
             if attempt is not None:
                 if attempt.number <= last.get(attempt.producer, -1):
                     yield (
-                        f"unordered write: {tp} @ {offset} has {attempt.value!r} behind number {last[attempt.producer]}"
+                        f"unordered write: {tp} @ {offset} has {attempt.value!r} after number {last[attempt.producer]}"
                     )
                 last[attempt.producer] = attempt.number
     ends: dict[tuple[str, TopicPartition], Offset] = {}
     for attempt in attempts.values():
         if attempt.offset is not None:
             if attempt.offset <= ends.get((attempt.producer, attempt.tp), -1):
-                yield f"unordered send: {attempt.value!r} got {attempt.offset} in {attempt.tp}, behind a later offset"
+                yield f"unordered send: {attempt.value!r} got {attempt.offset} in {attempt.tp}, after a later offset"
             ends[attempt.producer, attempt.tp] = attempt.offset
 
 

@@ -13,7 +13,7 @@ MAX_WAIT_MS = 500
 
 
 class PollingReader(Workload):
-    """In the end it reads up to where each partition ends."""
+    """Polls. In the end it reads up to where each partition ends."""
 
     prefix = "reader"
 

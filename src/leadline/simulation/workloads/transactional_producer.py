@@ -173,7 +173,7 @@ class TransactionalProducer(ProducerWorkload):
             await self.client.back_off()
 
     async def send(self, attempts: Sequence[Attempt]) -> None:
-        """To one partition. Raises MustAbort."""
+        """Sends to one partition. Raises MustAbort."""
         tp = attempts[0].tp
         sequence = self._sequences.get(tp, 0)
         fields = BatchFields(

@@ -171,7 +171,7 @@ class ClusterClient:
         return self.retry(ask)
 
     def broker_ids(self) -> list[BrokerId]:
-        """Of all brokers of the cluster, now."""
+        """The ids of all brokers of the cluster, now."""
         self.topics([])
         return sorted(self._brokers)
 
@@ -183,7 +183,7 @@ class ClusterClient:
 
     @property
     def controller_id(self) -> BrokerId:
-        """Of the latest metadata."""
+        """The id of the controller, by the latest metadata."""
         return self._controller
 
     def controller(self) -> BlockingConnection:

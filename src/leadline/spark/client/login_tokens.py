@@ -78,7 +78,7 @@ def _fetched(source: UnsecuredLogin | TokenRequest, now_ms: int) -> OwnToken:
 
 
 def login_tokens(security: SecurityProperties) -> LoginTokens:
-    """Those of a client with these properties. Raises InvalidSetting."""
+    """The tokens of a client with these properties. Raises InvalidSetting."""
     return _login_tokens(frozenset(security.properties.items()))
 
 

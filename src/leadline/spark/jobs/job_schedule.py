@@ -18,7 +18,7 @@ from math import inf
 from leadline.spark.jobs.backoff import BackOff
 
 FIRST_SHARE = 0.1  # of its period after which upkeep runs for the first time: a process may be restarted daily
-PATIENCE = 3.0  # periods, after which upkeep does not wait any longer for a table that is always behind
+PATIENCE = 3.0  # periods, after which upkeep no longer waits for a table that is always behind
 
 
 class StepFailure(Enum):

@@ -110,7 +110,7 @@ class TableJob:
         self.statistics.files, self.statistics.file_bytes = len(sizes), sum(sizes)
 
     def facts_of(self, summary: BatchSummary) -> CommitFacts:
-        """Of a commit that this job has just made, for its lineage."""
+        """The facts of a commit that this job has just made, for its lineage."""
         spec, place = self.job.spec, self.job.place
         return CommitFacts(
             spec.properties.get("bootstrap.servers", ""),

@@ -74,7 +74,7 @@ class CodecFigures:
 
 @dataclass(slots=True)
 class TopicFigures:
-    """Of a topic, or of some ranges of it."""
+    """The figures of a topic, or of some ranges of it."""
 
     parts: dict[int, PartitionFigures] = field(default_factory=dict)
     sizes: Histogram = field(default_factory=Histogram)  # of payloads

@@ -11,7 +11,7 @@ from leadline.spark.report import plots
 
 
 def breakable(text: str) -> str:
-    """A name as HTML, which may be broken behind its punctuation."""
+    """A name as HTML, which may be broken after its punctuation."""
     return re.sub(r"(?<=[.:/_-])(?=\w)", "<wbr>", escape(text))
 
 

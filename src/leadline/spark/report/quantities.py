@@ -47,7 +47,7 @@ def counted(count: int, singular: str) -> str:
 
 
 def noun(count: int, singular: str) -> str:
-    """The noun behind a number: record, records, batches."""
+    """The noun after a number: record, records, batches."""
     if count == 1:
         return singular
     return f"{singular}es" if singular.endswith("ch") else f"{singular}s"

@@ -34,7 +34,7 @@ class CatalogName:
             return None
         parts = _parts(match[2])
         if parts is None or len(parts) < 2:
-            raise TableError(f"{text} is no name of a table: {EXPECTED}")
+            raise TableError(f"{text} is not the name of a table: {EXPECTED}")
         return cls(match[1], tuple(parts[:-1]), parts[-1])
 
     @property
@@ -49,7 +49,7 @@ class CatalogName:
 
 
 def _parts(text: str) -> list[str] | None:
-    """None: the text is no list of names."""
+    """None: the text is not a list of names."""
     parts, position = list[str](), 0
     while (match := PART.match(text, position)) is not None:
         parts.append(match[1].replace("``", "`") if match[1] else match[2])

@@ -77,12 +77,12 @@ def row_change(envelope: Fields, kind: pa.DataType | None) -> tuple[Fields, pa.D
     if op in WITH_ROW:
         fields, row_type = _row(envelope, WITH_ROW[op], schema, kind)
     elif op != TRUNCATE:
-        raise Conflict(f"no change of a row, as Debezium writes it: its op is {op!r}, not c, r, u, d or t")
+        raise Conflict(f"not a change of a row, as Debezium writes it: its op is {op!r}, not c, r, u, d or t")
     if taken := fields.keys() & set(CHANGE_COLUMNS.names):
         raise Conflict(f"{min(taken)} is the name of a column that every table of changes has")
     source = envelope.get("source") or {}
     if not isinstance(source, dict):
-        raise Conflict("no change of a row, as Debezium writes it: its source is not an object")
+        raise Conflict("not a change of a row, as Debezium writes it: its source is not an object")
     ms = source.get("ts_ms", envelope.get("ts_ms"))
     changed = {OP: op, SOURCE_MS: ms, SOURCE_POSITION: source_position(source)}
     return {**fields, **changed}, None if row_type is None else _with_change_columns(row_type)

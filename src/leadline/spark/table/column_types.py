@@ -208,7 +208,7 @@ def is_promotion(before: pa.DataType, after: pa.DataType) -> bool:
 
 
 def type_changes(before: pa.DataType, after: pa.DataType, path: tuple[str, ...] = ()) -> Iterator[TypeChange]:
-    """The changes from a type to the one that it was widened to. New fields are no changes."""
+    """The changes from a type to the one that it was widened to. New fields are not changes."""
     if pa.types.is_struct(before):
         types = _types(after)
         for field in before:

@@ -86,7 +86,7 @@ class DataDirectory:
 
 
 def make_directory(filesystem: fs.FileSystem, path: str) -> None:
-    """Object stores have no directories: to make one would leave an object that is no file of the table."""
+    """Object stores have no directories: to make one would leave an object that is not a file of the table."""
     if not isinstance(filesystem, fs.S3FileSystem | fs.GcsFileSystem | fs.AzureFileSystem):
         filesystem.create_dir(path, recursive=True)
 

@@ -1,4 +1,4 @@
-"""The rows that a table by key must have, of all records of a topic that are no dead letters.
+"""The rows that a table by key must have, of all records of a topic that are not dead letters.
 
 Pure: records in, offsets out.
 """

@@ -7,8 +7,8 @@ the order, the repeats and the batches in which they come:
     scd2      every row, valid from its own time until that of the next entry; the last one is current
 
 A delete leaves nothing in a table by `upsert`, so it is remembered beside the table: an older row that comes later must
-not come back. A truncate is a delete of every key. A tombstone (a record without a value, behind a delete) has no
-position: it follows what came before it in the topic, and does nothing behind a delete.
+not come back. A truncate is a delete of every key. A tombstone (a record without a value, after a delete) has no
+position: it follows what came before it in the topic, and does nothing after a delete.
     late      an entry that came after a newer one of its key; it does not replace it
     repeated  an entry with the position of another, both rows or both deletes; the first one in the topic counts
 
@@ -111,12 +111,12 @@ def expected(mode: str, entries: Sequence[KeyChange]) -> list[tuple[KeyChange, i
 
 
 def _others(entries: Iterable[KeyChange], places: set[tuple[int, int]]) -> list[KeyChange]:
-    """Without those that are of the batch: an interrupted batch comes again."""
+    """The entries without those of the batch itself: an interrupted batch comes again."""
     return [entry for entry in entries if entry.place[1:] not in places]
 
 
 def _resolved(new: Sequence[KeyChange], existing: Sequence[KeyChange]) -> list[KeyChange]:
-    """Tombstones as deletes behind the newest entry before them; without those that follow a delete, or nothing."""
+    """Tombstones as deletes after the newest entry before them; without those that follow a delete, or nothing."""
     if not any(entry.is_tombstone for entry in new):
         return list(new)
     resolved: list[KeyChange] = []
@@ -136,7 +136,7 @@ def _resolved(new: Sequence[KeyChange], existing: Sequence[KeyChange]) -> list[K
 
 
 def _without_repeats(entries: Sequence[KeyChange]) -> list[KeyChange]:
-    """Of rows, and of deletes, with the same position, the first."""
+    """Keeps the first of several rows, and of several deletes, with the same position."""
     unique: list[KeyChange] = []
     positions: set[tuple[SourceOrder, bool]] = set()
     for entry in entries:

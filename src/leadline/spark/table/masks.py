@@ -108,7 +108,7 @@ def _masked_texts(column: pa.Array, kind: str, key: bytes) -> pa.Array:
 
 
 def _masked_bytes(value: bytes, kind: str, key: bytes) -> bytes:
-    """Of the bytes of a text, what is made of the text."""
+    """The bytes of a text, masked like the text."""
     if kind == HASH:
         return hmac.digest(key, value, hashlib.sha256).hex().encode()
     return masked_text(value.decode("latin-1"), kind, key).encode("latin-1")

@@ -26,7 +26,7 @@ from leadline.spark.table.merge_tasks import (
 )
 from leadline.spark.table.table import DataFile, LiveFile, OriginColumns, Removal, Table, TableMerge, TableOrigin
 
-STAGING = "_by_key"  # the directory of files that are no part of a table
+STAGING = "_by_key"  # the directory of files that are not part of a table
 BUCKET_BYTES = 8 << 20  # of a batch
 TABLE_BUCKET_BYTES = 512 << 20  # of a table: a truncate looks at all of its rows
 MAX_BUCKETS = 64

@@ -288,7 +288,7 @@ def parse_json(value: bytes) -> Document:
     except (ValueError, RecursionError) as error:
         raise Conflict(f"no JSON: {error}", "no JSON") from None
     if not isinstance(document, dict):
-        raise Conflict(f"no JSON object, but a {type(document).__name__}")
+        raise Conflict(f"not a JSON object, but a {type(document).__name__}")
     try:
         if b"\\u" in value:
             json.dumps(document, ensure_ascii=False).encode()

@@ -2,7 +2,7 @@
 
 A delete file is of one data file: its bounds of file_path are the path. A data file has at most one: a newer one has
 all positions, and the commit removes the one before. A delete file whose data file leaves the table leaves with it.
-Manifests of delete files are written anew, as one, when an entry leaves them.
+Manifests of delete files are written again, as one, when an entry leaves them.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -50,7 +50,7 @@ class Quality:
 
     @property
     def columns(self) -> list[pa.Field]:
-        """Those that the table must have for it."""
+        """The columns that the table must have for it."""
         return [BROKEN_RULES] if self.marks else []
 
     @property
@@ -85,7 +85,7 @@ def check_quality(quality: Quality, format: str, mode: str) -> None:
         if mask.path[0].lower() in needed:
             raise TableError(f"{mask.name} cannot be masked: the table needs it to follow its topic")
         if mask.path[0].lower() == columns.key and mode in BY_KEY and mask.kind != HASH:
-            raise TableError(f"{mask.name} can be masked by hash alone: with --mode {mode}, rows are told apart by it")
+            raise TableError(f"{mask.name} can be masked by hash alone: with --mode {mode}, it identifies the rows")
     names = [mask.name.lower() for mask in masks]
     for mask in masks:
         name = mask.name.lower()
@@ -117,7 +117,7 @@ def shape_with(quality: Quality, format: str, registry: str, *, by_key: bool) ->
 
 
 def broken_rules(rules: Sequence[Rule], shaped: ShapedRecords) -> list[list[Rule]]:
-    """Of each row, the rules that it breaks."""
+    """The rules that each row breaks."""
     broken: list[list[Rule]] = [[] for _ in range(shaped.rows.num_rows)]
     is_checked = pc.invert(shaped.deleted)
     for rule in rules:

@@ -176,7 +176,7 @@ def _parse_avro(registry: str, value: bytes) -> Document:
         OverflowError,
         RecursionError,
     ) as error:
-        raise Conflict(f"no Avro of schema {number}: {error or type(error).__name__}") from None
+        raise Conflict(f"not Avro of schema {number}: {error or type(error).__name__}") from None
     assert isinstance(document, dict)
     return document, kind
 
@@ -199,9 +199,9 @@ def avro_record(text: str | bytes, name: str) -> tuple[Any, pa.DataType]:
         kind = avro_type(plain, {})
         schema = fastavro.parse_schema(plain)
     except (ValueError, KeyError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
-        raise Conflict(f"{name} is no Avro schema: {error}") from None
+        raise Conflict(f"{name} is not an Avro schema: {error}") from None
     if not pa.types.is_struct(kind):
-        raise Conflict(f"{name} is no record, but {kind}")
+        raise Conflict(f"{name} is not a record, but {kind}")
     return schema, kind
 
 
@@ -211,7 +211,7 @@ def newest_schema(registry: str, subject: str) -> str:
         return _file(registry, f"{subject}.avsc").decode()
     answer = _get(registry, f"subjects/{quote(subject, safe='')}/versions/latest")
     if answer.get("schemaType", "AVRO") != "AVRO":
-        raise Conflict(f"the schema of {subject} is no Avro schema, but {answer['schemaType']}")
+        raise Conflict(f"the schema of {subject} is not an Avro schema, but {answer['schemaType']}")
     return str(answer["schema"])
 
 
@@ -303,7 +303,7 @@ def _parse_protobuf(registry: str, value: bytes) -> Document:
     try:
         message.ParseFromString(body)
     except DecodeError as error:
-        raise Conflict(f"no Protobuf of schema {number}: {error}") from None
+        raise Conflict(f"not Protobuf of schema {number}: {error}") from None
     return _fields(message), kind
 
 
@@ -351,7 +351,7 @@ def _messages(registry: str, number: int) -> "list[Descriptor]":
             pool.Add(file)
         newest = pool.FindFileByName(files.file[-1].name)
     except (DecodeError, TypeError, KeyError, IndexError, ValueError) as error:
-        raise Conflict(f"schema {number} is no Protobuf schema: {error}") from None
+        raise Conflict(f"schema {number} is not a Protobuf schema: {error}") from None
     return list(newest.message_types_by_name.values())
 
 

@@ -49,7 +49,7 @@ class ReplaySource:
         return open_table(self.kind, self.uri, self.options)
 
     def for_tasks(self) -> "ReplaySource":
-        """With all that a task needs: it may lack this process's configuration."""
+        """The source with all that a task needs: it may lack this process's configuration."""
         return self if self.kind == "parquet" else replace(self, options=self._table().options)
 
     def columns(self, names: Sequence[str], where: OffsetSlice | None = None) -> Iterator[pa.RecordBatch]:

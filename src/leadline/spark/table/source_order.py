@@ -109,7 +109,7 @@ def _rank(entry: Ordered) -> tuple[tuple[int, ...], bool]:
 
 
 def is_newer(one: Ordered, other: Ordered) -> bool:
-    """By position in the database; if these are equal or cannot be compared, by the place in the topic."""
+    """Compares positions in the database; if they are equal or cannot be compared, places in the topic."""
     if one.order.kind == other.order.kind and _rank(one) != _rank(other):
         return _rank(one) > _rank(other)
     return is_later(one.place, other.place)

@@ -331,7 +331,7 @@ class TableWriter:
         )
 
     def _commit_to_group(self, batch: PlannedBatch) -> None:
-        """For tools that show lag. During an outage it is left to the next batch: the table has this one."""
+        """Commits offsets for tools that show lag. During an outage the next batch does it: the table has this one."""
         try:
             self.cluster.commit(self.spec.group, batch.end)
         except (Unreachable, RequestFailed) as error:

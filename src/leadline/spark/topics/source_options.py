@@ -61,7 +61,7 @@ TUNING = [
     socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
     """.split(),
 ]
-_NO_MEMBER = "a query is no member of its group: Spark assigns the partitions"
+_NO_MEMBER = "a query is not a member of its group: Spark assigns the partitions"
 _NO_JAVA = "there is no Java client to put them into"
 REFUSED = {
     **dict.fromkeys(JAVA_CLASSES, "classes and providers of Java cannot be used here"),

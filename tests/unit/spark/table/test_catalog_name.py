@@ -28,7 +28,7 @@ def test_a_path_is_no_name(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["prod:orders", "prod:", "prod:a..b", "prod:a.`b", "prod:a.b:c"])
 def test_half_a_name_is_refused(text: str) -> None:
-    with pytest.raises(TableError, match=r"is no name of a table: expected CATALOG:NAMESPACE\.NAME"):
+    with pytest.raises(TableError, match=r"is not the name of a table: expected CATALOG:NAMESPACE\.NAME"):
         CatalogName.of(text)
 
 

@@ -62,7 +62,7 @@ def test_no_reader_reserves_the_names_of_our_columns() -> None:
         (b"", "no JSON"),
         (b"\xff", "no JSON"),
         (b"[" * 100_000, "no JSON"),
-        (b"[1]", "no JSON object, but a list"),
+        (b"[1]", "not a JSON object, but a list"),
         (b'{"id": "x"}', "id: 'x' is not a long"),
         (b'{"id": 1.5}', "id: 1.5 is not a long"),
         (b'{"price": NaN}', "NaN is not a JSON number"),

@@ -278,7 +278,7 @@ def test_options_of_a_registry_that_do_not_exist_are_refused(url: str) -> None:
 
 def test_the_newest_schema_of_a_subject_is_one_of_avro(url: str) -> None:
     assert json.loads(newest_schema(url, "orders/value")) == ORDER
-    with pytest.raises(Conflict, match="the schema of texts is no Avro schema, but JSON"):
+    with pytest.raises(Conflict, match="the schema of texts is not an Avro schema, but JSON"):
         newest_schema(url, "texts")
 
 

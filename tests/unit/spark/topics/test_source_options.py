@@ -87,7 +87,7 @@ def test_all_that_is_refused_stands_in_one_error_with_a_reason_each() -> None:
         "there is no option includeheader (did you mean includeheaders?)",
         "topic is for writes only",
         "kafka.enable.auto.commit cannot be used: commitProgress sets whether progress is committed",
-        "kafka.partition.assignment.strategy cannot be used: a query is no member of its group: "
+        "kafka.partition.assignment.strategy cannot be used: a query is not a member of its group: "
         "Spark assigns the partitions",
         "kafka.sasl.kerberos.service.name cannot be used: Kerberos is not available here",
         "kafka.acks is for writes only",
