@@ -544,5 +544,5 @@ BY_CODE = {kind.code: kind for kind in _all_below(WireError) if "code" in vars(k
 
 
 def by_code(code: int, message: str) -> WireError:
-    """What another broker answered, as an error of ours."""
+    """The error with a code that another broker answered."""
     return BY_CODE.get(code, UnknownServerError)(message)

@@ -190,7 +190,7 @@ class Context(NamedTuple):
         return operations
 
     def mutation_quota(self, api_key: int | None) -> MutationQuota:
-        """What the client may create and delete. None: of a request that creates something on the way."""
+        """The quota of creations and deletions. An api key of None: the request creates something on the way."""
         services, user = self.services, self.client.principal.name
         now_ms = services.clock.now_ms()
         return services.quotas.mutation_quota(user, self.client_id, api_key, self.version, now_ms)

@@ -204,13 +204,13 @@ def _unsupported(key: int, version: int, correlation_id: int) -> Reply:
 
 
 def _record(times: LatencyHistogram, seconds: float) -> None:
-    """What its own method does, without a step into another file on the way of each request."""
+    """The same as `LatencyHistogram.record`, without a call into another file for each request."""
     times.counts[bisect_right(BOUNDS_S, seconds)] += 1
     times.total_s += seconds
 
 
 def _metered(served: Reply | Awaitable[Reply], meter: RequestMeter, entry: Entry, version: int) -> Served:
-    """What a fast path has served."""
+    """Meters a request that a fast path has served."""
     if isinstance(served, _REPLIES):
         return _throttled(meter, entry.key, version, served)
     meter.pause()

@@ -97,7 +97,7 @@ class Sender:
             self._send_all()
 
     def resume(self) -> None:
-        """What it waited for is over."""
+        """Continues after a wait."""
         self._send_all()
 
     def cold_slice(self) -> PendingSlice:

@@ -67,7 +67,7 @@ class SecurityAdmin:
         self._answered = False
 
     def limit(self) -> None:
-        """What is left of --timeout is for the next request. Before the first answer, each server has a share of it."""
+        """The next request has the rest of --timeout. Before the first answer, each server has a share of it."""
         if self._answered:
             self.client.limit(self.connection.remaining_s)
 

@@ -50,7 +50,7 @@ _CANNOT_EXCEED_BYTES = MAX_DECOMPRESSED_BYTES // _MAX_RATIO  # a wrapper of no m
 
 
 def up_converted(data: Writable, config: LogConfig, tp: TopicPartition, now_ms: int) -> CheckedBatch | None:
-    """What an old producer sent as one batch that may be appended. None if there is no whole entry in it."""
+    """The messages of an old producer as one batch that may be appended. None if there is no whole entry."""
     summary = _summary(data, config, tp)
     if summary.first is None:
         return None

@@ -386,7 +386,7 @@ def target_codec(source: Codec, config: LogConfig) -> tuple[Codec, int | None]:
 
 
 def replicated_batches(data: Buffer, tp: TopicPartition) -> AppendInfo | None:
-    """What a leader sent. A batch that is cut off at the end is left out. None if there is no whole batch."""
+    """The batches that a leader sent. One that is cut off at the end is left out. None if there is no whole batch."""
     end, position, first, last, epoch = len(data), 0, -1, -1, NO_EPOCH
     newest = TimestampOffset(NO_TIMESTAMP, -1)
     epochs: list[tuple[LeaderEpoch, Offset]] = []

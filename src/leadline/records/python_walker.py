@@ -33,7 +33,7 @@ Table = dict[bytes, int]  # the last offset of each key
 
 
 def check(data: Buffer, start: int, end: int, count: int, base_timestamp: int) -> Summary:
-    """What a leader wants to know of the records of a batch. CorruptMessage if they are not what a batch may hold.
+    """Checks the records of a batch for a leader. CorruptMessage if a batch may not hold them.
 
     The largest timestamp, or -1. The smallest one but -1, or LONG_MAX. How many records have no key. The number of the
     first one whose offset delta is not its number, or -1.
@@ -130,7 +130,7 @@ def joined(body: Buffer, kept: Buffer, shift: int, is_stamped: bool) -> bytes:
 
 
 def whole_batches(data: Buffer) -> tuple[int, bool]:
-    """Where the whole batches at the front end, and whether that is at one with a wrong CRC."""
+    """Where the whole batches at the front end, and whether they end at a batch with a wrong CRC."""
     at, size = 0, len(data)
     while at + HEADER_BYTES <= size:
         header = header_at(data, at)

@@ -82,7 +82,7 @@ class FetchSession:
             self._names[topic_id] = tp.topic
 
     def partition(self, topic: str, topic_id: bytes, partition: int) -> TopicPartition | None:
-        """What an answer names, by the name of its topic or by its id. None: we did not ask for it."""
+        """The partition that an answer names, by the name of its topic or by its id. None: it was not requested."""
         name = topic if topic_id == NO_TOPIC_ID else self._names.get(topic_id)
         tp = None if name is None else TopicPartition(name, partition)
         return tp if tp in self.positions else None

@@ -32,7 +32,7 @@ class EventLoop(asyncio.SelectorEventLoop):
 
     @property
     def wakeup_fd(self) -> int:
-        """What `call_soon_threadsafe` writes to comes out here."""
+        """The descriptor that becomes readable when `call_soon_threadsafe` wakes the loop."""
         fd: int = self._ssock.fileno()  # type: ignore[attr-defined]
         return fd
 

@@ -19,7 +19,7 @@ Counts = list[int]  # by bucket
 
 
 class LatencyHistogram:
-    """Where each nanosecond counts, what `record` does is written out instead of called."""
+    """Hot paths repeat the two lines of `record` instead of calling it."""
 
     __slots__ = ("counts", "total_s")
 

@@ -69,6 +69,6 @@ def _retrieve_exception(task: "asyncio.Task[Any]") -> None:
 
 
 def end_now(deadline: asyncio.Timeout) -> None:
-    """What `deadline` limits ends with a TimeoutError now, unless it is ending already."""
+    """Ends the work that `deadline` limits with a TimeoutError now, unless it is ending already."""
     if not deadline.expired():
         deadline.reschedule(0)

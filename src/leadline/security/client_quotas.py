@@ -94,7 +94,7 @@ class ClientMeasure:
         return 0 if self.bound is None else self.rate.throttle_ms(self.bound, now_ms, at_most_ms)
 
     def is_idle(self, now_ms: int, idle_ms: int = 0) -> bool:
-        """What it would measure, so long ago already, is what a new one would."""
+        """Whether its last use is so long ago that a new measure would measure the same."""
         then_ms = now_ms - idle_ms
         return self.rate.is_idle(then_ms) and (self.bound is None or self.bucket.is_full(self.bound, then_ms))
 

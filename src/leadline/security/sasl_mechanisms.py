@@ -47,7 +47,7 @@ Outcome = Challenge | Authenticated | Failed
 
 
 class ThreadWork(Protocol[T_co]):
-    """What may block, or takes a while: to be run in a thread."""
+    """Work that may block or take a while, for a thread."""
 
     @property
     def run(self) -> Callable[[], T_co]: ...

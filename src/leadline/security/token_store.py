@@ -112,7 +112,7 @@ class TokenStore:
         return await self._alter(hmac, change)
 
     async def delete_expired(self) -> None:
-        """What the controller does every delegation.token.expiry.check.interval.ms."""
+        """Deletes expired tokens. The controller does it every delegation.token.expiry.check.interval.ms."""
         async with self._writing:
             for token in self.cache.tokens():
                 if token.is_expired(self._clock.now_ms()):

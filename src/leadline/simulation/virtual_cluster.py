@@ -136,7 +136,7 @@ class Host:
         self._stored_ends.clear()
 
     def lose_unsynced(self, chance: Random) -> None:
-        """What the disk did not take before it failed. Nothing runs here."""
+        """Drops what was not synced before the disk failed. Nothing runs here."""
         assert self.process is None, f"{self.name} runs"
         self.disk.fail_power(chance)
         self._stored_ends.clear()

@@ -298,7 +298,7 @@ def _complete(response: FetchResponse, rule: RequestRule) -> None:
 
 
 def _put_results(failed: ProduceResponse, served: ProduceResponse) -> None:
-    """What was served takes the place of nothing."""
+    """Puts the results of the served partitions into the response."""
     results = {(topic.name, part.index): part for topic in served.responses for part in topic.partition_responses}
     for topic in failed.responses:
         topic.partition_responses = [results.get((topic.name, part.index), part) for part in topic.partition_responses]

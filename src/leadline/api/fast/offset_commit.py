@@ -30,7 +30,7 @@ Answer = OffsetCommitResponse | Awaitable[OffsetCommitResponse]
 
 
 class OffsetCommitOutline(NamedTuple):
-    """What two commits have in common that are likely to differ only in numbers."""
+    """The parts of a commit without its numbers. Two commits with the same outline get a template."""
 
     version: int
     size: int

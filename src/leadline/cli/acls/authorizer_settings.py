@@ -31,7 +31,7 @@ class AuthorizerSettings:
         return authorizer
 
     def blind_spots(self) -> Iterator[str]:
-        """What cannot be seen, and might decide otherwise."""
+        """The settings that brokers hide, and that might change the decision."""
         if self.problem:
             yield f"{SUPER_USERS} and {ALLOW_EVERYONE} ({self.problem})"
             return
