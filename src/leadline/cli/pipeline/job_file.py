@@ -21,7 +21,7 @@ from typing import Any
 
 from leadline.admin.errors import Failure
 from leadline.admin.times import duration_ms
-from leadline.cli.pipeline.table import (
+from leadline.cli.pipeline.table_options import (
     FORMATS,
     HISTORY_COLUMNS,
     MODES,

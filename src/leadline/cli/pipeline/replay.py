@@ -21,7 +21,7 @@ from leadline.cli.pipeline.job import (
     stop_spark,
     until_ended,
 )
-from leadline.cli.pipeline.table import add_store_options
+from leadline.cli.pipeline.table_options import add_store_options
 
 if TYPE_CHECKING:
     from leadline.spark.table.replay import Replay

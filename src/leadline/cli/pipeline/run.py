@@ -31,7 +31,7 @@ from leadline.cli.pipeline.job import (
 )
 from leadline.cli.pipeline.job_file import JobFile, TableEntry, options_of, parse_job_file
 from leadline.cli.pipeline.run_report import RunReport, progress_text, reason
-from leadline.cli.pipeline.table import local_directory, place_of, quality_of, spec_of
+from leadline.cli.pipeline.table_options import local_directory, place_of, quality_of, spec_of
 from leadline.cli.signals import ctrl_c
 from leadline.cli.terminal import print_table
 from leadline.cli.text_files import read_text

@@ -19,7 +19,7 @@ from leadline.cli.pipeline.job import (
     start_spark,
     stop_spark,
 )
-from leadline.cli.pipeline.table import (
+from leadline.cli.pipeline.table_options import (
     add_quality_options,
     add_registry_options,
     add_table_options,
