@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from leadline.log.files import connection_capacity
+from leadline.log.open_files import connection_capacity
 from leadline.model import Buffer, TopicPartition
 from leadline.runtime.ports import OsFiles
 from leadline.wire.messages import (

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 
 from leadline.broker.connection_quotas import ConnectionQuotas
-from leadline.log.files import CACHE
+from leadline.log.open_files import CACHE
 from leadline.runtime.network import ListeningSocket, Network, Socket
 from leadline.runtime.ports import shortage
 from leadline.runtime.step_scheduler import StepScheduler

@@ -62,9 +62,10 @@ from leadline.coordinator.marker_channel import MarkerChannel
 from leadline.coordinator.marker_writer import MarkerWriter
 from leadline.coordinator.transaction_coordinator import TransactionCoordinator
 from leadline.coordinator.transaction_shard import TRANSACTIONS_TOPIC
-from leadline.log.files import CACHE, cache_capacity, read_file
+from leadline.log.files import read_file
 from leadline.log.log_dirs import LogDirs
 from leadline.log.log_tasks import LogTasks
+from leadline.log.open_files import CACHE, cache_capacity
 from leadline.model import ProducerId, TopicPartition
 from leadline.replication.replicas import OtherBrokers, Replicas
 from leadline.runtime.deferred_completions import of_running_loop

@@ -4,7 +4,7 @@ sendfile of bytes that are not in the page cache waits for the disk, and so woul
 probed first, and a thread reads what is missing. The disk also reads ahead of a client that reads on.
 """
 
-from leadline.log.files import OpenFile
+from leadline.log.open_files import OpenFile
 from leadline.runtime.network import Socket
 
 LOAD_BYTES = 1024 * 1024  # what a thread reads before more is sent

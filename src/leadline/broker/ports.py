@@ -12,7 +12,8 @@ from leadline.config.broker import BrokerConfig
 from leadline.config.java_options import system_properties
 from leadline.coordination.embedded import EmbeddedTree
 from leadline.coordination.tree import Tree
-from leadline.log.files import CACHE, read_file
+from leadline.log.files import read_file
+from leadline.log.open_files import CACHE
 from leadline.runtime.documents import FetchDocument, fetch_document
 from leadline.runtime.kerberos import Kerberos, LibKerberos
 from leadline.runtime.network import Network, TcpNetwork

@@ -24,9 +24,9 @@ from leadline.config.values import LONG_MAX, InvalidSetting
 from leadline.controller.controller import Controller
 from leadline.coordination import znodes
 from leadline.coordination.tree import Tree
-from leadline.log.files import connection_capacity
 from leadline.log.log_dirs import LogDirs
 from leadline.log.log_tasks import LogTasks
+from leadline.log.open_files import connection_capacity
 from leadline.replication.throttle import Throttles
 from leadline.runtime.network import Network
 from leadline.runtime.ports import descriptor_limit

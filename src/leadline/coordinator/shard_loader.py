@@ -12,8 +12,8 @@ from typing import Protocol
 
 from leadline.errors import CorruptFile, WireError
 from leadline.log import names
-from leadline.log.files import OpenFile
 from leadline.log.log import Log
+from leadline.log.open_files import OpenFile
 from leadline.log.segment import Segment
 from leadline.model import Offset
 from leadline.records.batch import HEADER_BYTES, Header, check_frame, crc_of, header_at

@@ -22,8 +22,9 @@ from leadline.errors import CorruptFile
 from leadline.log import names
 from leadline.log.cleaned_transactions import CleanedTransactions
 from leadline.log.compaction_request import EXIT_SHORTAGE, CleanedGroup, CleanerStats, CompactionRequest
-from leadline.log.files import CACHE, remove_files
+from leadline.log.files import remove_files
 from leadline.log.index import MAX_RELATIVE, TimestampOffset
+from leadline.log.open_files import CACHE
 from leadline.log.segment import Segment, SegmentPath
 from leadline.log.skimpy_offset_map import SECRET_BYTES, SkimpyOffsetMap
 from leadline.log.txn_index import AbortedTxn

@@ -23,7 +23,7 @@ from struct import Struct
 from typing import ClassVar, NamedTuple
 
 from leadline.errors import CorruptFile
-from leadline.log.files import CachedFile, OpenFile
+from leadline.log.open_files import CachedFile, OpenFile
 from leadline.model import NO_TIMESTAMP, Offset
 from leadline.runtime.ports import Files
 

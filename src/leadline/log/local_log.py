@@ -25,8 +25,9 @@ from leadline.log.checkpoints import EpochEntry, encode_epochs
 from leadline.log.disk_thread import RETRY_MS
 from leadline.log.epoch_files import EpochFile
 from leadline.log.epochs import LeaderEpochs
-from leadline.log.files import OpenFile, remove_files, replace_file, sync_file, unless_unusable
+from leadline.log.files import remove_files, replace_file, sync_file, unless_unusable
 from leadline.log.log_context import LogContext
+from leadline.log.open_files import OpenFile
 from leadline.log.producer_snapshots import ProducerSnapshots
 from leadline.log.producer_state import ProducerState
 from leadline.log.segment import Segment, SegmentPath, new_segment

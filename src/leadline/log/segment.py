@@ -15,8 +15,8 @@ from typing import NamedTuple, NoReturn
 from leadline.config.topic import LogConfig
 from leadline.errors import MISSING_REMEDY, CorruptFile, CorruptMessage
 from leadline.log import names
-from leadline.log.files import CachedFile, OpenFile
 from leadline.log.index import MAX_RELATIVE, OffsetIndex, TimeIndex, TimestampOffset
+from leadline.log.open_files import CachedFile, OpenFile
 from leadline.log.txn_index import TxnIndex
 from leadline.model import NO_TIMESTAMP, Buffer, Offset
 from leadline.records.batch import HEADER_BYTES, LENGTH_END, MAGIC, MIN_LENGTH, Header, header_at

@@ -16,8 +16,8 @@ from struct import Struct
 from leadline.errors import CorruptFile, CorruptMessage
 from leadline.log import names
 from leadline.log.epochs import LeaderEpochs
-from leadline.log.files import MappedFile
 from leadline.log.index import MAX_RELATIVE, OffsetIndex, TimeIndex, TimestampOffset
+from leadline.log.open_files import MappedFile
 from leadline.log.producer_entry import BATCHES_KEPT
 from leadline.log.producer_state import ProducerState
 from leadline.log.segment import Segment

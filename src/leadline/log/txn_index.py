@@ -12,7 +12,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from leadline.errors import CorruptFile
-from leadline.log.files import CachedFile, OpenFile
+from leadline.log.open_files import CachedFile, OpenFile
 from leadline.model import Offset, ProducerId
 from leadline.runtime.ports import Files, shortage
 

@@ -26,8 +26,8 @@ from itertools import islice
 from typing import NamedTuple
 from weakref import ref
 
-from leadline.log.files import OpenFile
 from leadline.log.log import Log
+from leadline.log.open_files import OpenFile
 from leadline.runtime.ended_tasks import all_ended
 from leadline.runtime.page_cache import PAGE_BYTES, DirtyPages
 from leadline.runtime.ports import Files, Time, shortage

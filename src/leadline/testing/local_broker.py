@@ -17,7 +17,7 @@ from leadline.broker.ports import Ports
 from leadline.config.broker import BrokerConfig, broker_settings
 from leadline.coordination.memory_tree import MemoryTree
 from leadline.coordination.tree import Tree
-from leadline.log.files import CACHE
+from leadline.log.open_files import CACHE
 from leadline.runtime.ports import Chance, SystemChance
 from leadline.simulation.ports import SeededChance
 from leadline.testing.broker_files import BrokerFiles

@@ -12,7 +12,7 @@ from leadline.broker.connection_state import CloseConnection
 from leadline.broker.pending_slice import LOAD_BYTES, PendingSlice
 from leadline.broker.reply_queue import MAX_QUEUED, PendingReply, Reply, unchanged
 from leadline.broker.sender import STEP_BYTES, TURN_BYTES
-from leadline.log.files import OpenFile
+from leadline.log.open_files import OpenFile
 from leadline.log.segment import FileSlice
 from leadline.runtime.network import Socket
 from leadline.runtime.ports import OsFiles

@@ -8,7 +8,7 @@ import pytest
 
 from leadline.broker.pending_slice import READAHEAD_BYTES, PendingSlice, read_through
 from leadline.errors import StorageError
-from leadline.log.files import OpenFile
+from leadline.log.open_files import OpenFile
 from leadline.runtime.network import TcpSocket
 from leadline.runtime.ports import OsFiles
 from tests.support.logs import LogBench, batch

@@ -9,7 +9,7 @@ import pytest
 
 from leadline.broker.pending_slice import LOAD_BYTES, READAHEAD_BYTES, PendingSlice
 from leadline.broker.readahead import Readahead
-from leadline.log.files import OpenFile
+from leadline.log.open_files import OpenFile
 from tests.support.waiting import eventually
 
 

@@ -10,7 +10,7 @@ import pytest
 from leadline.broker.connection_state import SendState
 from leadline.broker.pending_slice import LOAD_BYTES, PendingSlice
 from leadline.broker.sender import LARGE_SLICE_BYTES, MAX_BUFFERS, STEP_BYTES, TURN_BYTES, Sender
-from leadline.log.files import OpenFile
+from leadline.log.open_files import OpenFile
 from leadline.log.segment import FileSlice
 from leadline.model import Buffer
 from leadline.runtime.ports import OsFiles

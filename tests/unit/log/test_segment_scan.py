@@ -13,9 +13,9 @@ from leadline.errors import CorruptFile
 from leadline.log import segment_scan
 from leadline.log.checkpoints import EpochEntry
 from leadline.log.epochs import LeaderEpochs
-from leadline.log.files import MappedFile
 from leadline.log.index import OffsetIndex
 from leadline.log.log import Log
+from leadline.log.open_files import MappedFile
 from leadline.log.producer_entry import ProducerEntry
 from leadline.log.producer_state import AppendOrigin, OpenTxn, ProducerState
 from leadline.log.segment import Segment

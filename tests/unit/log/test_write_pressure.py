@@ -10,8 +10,8 @@ from weakref import ref
 
 import pytest
 
-from leadline.log.files import OpenFile
 from leadline.log.log import Log
+from leadline.log.open_files import OpenFile
 from leadline.log.write_pressure import (
     CHECK_BYTES,
     PIECE_BYTES,

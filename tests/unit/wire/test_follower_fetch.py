@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadline.log.files import OpenFile
+from leadline.log.open_files import OpenFile
 from leadline.log.segment import FileSlice
 from leadline.wire import follower_fetch
 from leadline.wire.frames import parse_response, request_frame, response_frame
