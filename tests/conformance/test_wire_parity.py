@@ -19,7 +19,7 @@ from leadline.wire.classes import Message, Struct, message_class
 from leadline.wire.codec import decode, to_bytes
 from tests.conformance.kafka import jars
 from tests.conformance.test_wire_oracle import Refused, WireOracle, wire_oracle
-from tests.unit.wire.random_messages import MESSAGES, Randomly
+from tests.unit.wire.random_messages import MESSAGES, RandomValues
 
 pytestmark = pytest.mark.conformance
 
@@ -193,7 +193,7 @@ def with_plain_names(value: object) -> object:
 def test_kafka_reads_what_we_write_and_writes_it_again(name: str, kafka: WireOracle) -> None:
     for version in message_class(name).VERSIONS:
         for seed in range(SEEDS):
-            message = Randomly(f"{name} {version} {seed}").message(name, version)
+            message = RandomValues(f"{name} {version} {seed}").message(name, version)
             data = to_bytes(message, version)
             again = kafka.rewrite(name, data, version, version)
             assert again.data == data, (version, seed)
@@ -230,7 +230,7 @@ def test_in_another_version_the_same_is_dropped_and_the_same_refused(name: str, 
     versions = message_class(name).VERSIONS
     for read in versions:
         for write in versions:
-            message = Randomly(f"{name} {read} {write}", most=1).message(name, read)
+            message = RandomValues(f"{name} {read} {write}", most=1).message(name, read)
             data = to_bytes(message, read)
             assert outcome(message, write) == their_outcome(kafka, name, data, read, write), (read, write)
 
@@ -248,7 +248,7 @@ def needed(module: str, package: str) -> Any:
 
 
 def tame(name: str, version: int) -> bytes:
-    return to_bytes(Randomly(f"{name} {version}", is_tame=True).message(name, version), version)
+    return to_bytes(RandomValues(f"{name} {version}", is_tame=True).message(name, version), version)
 
 
 def snake(name: str) -> str:

@@ -13,7 +13,7 @@ from leadline.wire.frames import request_frame
 from leadline.wire.messages import FetchRequest, ListOffsetsRequest, MetadataRequest, ProduceRequest
 from tests.support.logs import batch
 from tests.support.message_sets import plain, wrapped
-from tests.unit.wire.random_messages import Randomly
+from tests.unit.wire.random_messages import RandomValues
 
 TOPIC = "fuzzed"
 NUMBERS = [0, 1, -1, 2, 127, 128, 255, 1 << 15, (1 << 15) - 1, 1 << 30, (1 << 31) - 1, -(1 << 31)]
@@ -49,7 +49,7 @@ COORDINATED = """
 """.split()
 
 
-class Familiar(Randomly):
+class ExistingNames(RandomValues):
     """Most of what it names is there, or may be."""
 
     def _value(self, field: schema.FieldSchema, root: type[Message], version: int) -> object:
@@ -73,10 +73,10 @@ def valid(seed: int, per_version: int) -> Iterator[bytes]:
         api = APIS[key]
         for version in api.versions:
             for n in range(per_version):
-                random_one = Randomly(f"{seed} {n}", is_tame=bool(n % 2))
+                random_one = RandomValues(f"{seed} {n}", is_tame=bool(n % 2))
                 yield frame(random_one.message(f"{api.name}Request", version), version)
                 if api.name in COORDINATED:
-                    familiar = Familiar(f"{seed} {n}", is_tame=True)
+                    familiar = ExistingNames(f"{seed} {n}", is_tame=True)
                     yield frame(familiar.message(f"{api.name}Request", version), version)
     for version in ProduceRequest.VERSIONS:
         for codec in Codec:

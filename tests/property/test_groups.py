@@ -46,7 +46,7 @@ class WatchedGroup(ClassicGroup):
         super()._enter(state, now_ms)
 
 
-class AGroup(RuleBasedStateMachine):
+class GroupMachine(RuleBasedStateMachine):
     """The shell around the group is this machine: it keeps the tickets, the timers and the journal."""
 
     @initialize(delay_ms=st.sampled_from([0, 1000]))
@@ -270,5 +270,5 @@ class AGroup(RuleBasedStateMachine):
         raise AssertionError(f"{len(self.waiting)} still wait")
 
 
-TestAGroup = AGroup.TestCase
+TestAGroup = GroupMachine.TestCase
 TestAGroup.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)

@@ -144,7 +144,7 @@ def test_an_unreachable_broker_is_reported_in_one_line(typed: Callable[..., Comm
 @pytest.mark.parametrize(
     "job", [(), ("run",), ("table",), ("table", "compact"), ("table", "vacuum"), ("verify",), ("replay",)]
 )
-def test_help_teaches(job: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_of_a_job_has_its_usage_and_examples(job: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["pipeline", *job, "--help"])
     out = capsys.readouterr().out

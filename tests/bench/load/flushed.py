@@ -23,7 +23,7 @@ SETTINGS = {"log.flush.interval.messages": "1"}
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
+class ConcurrentProducers:
     producers: int
     partitions: int
     full: int  # requests in one round
@@ -45,11 +45,11 @@ class Crowd:
 
 
 CROWDS = (
-    Crowd(1, 1, 400, 40),
-    Crowd(8, 1, 1600, 160),
-    Crowd(64, 1, 3200, 640),
-    Crowd(8, 8, 1600, 160),
-    Crowd(64, 8, 3200, 640),
+    ConcurrentProducers(1, 1, 400, 40),
+    ConcurrentProducers(8, 1, 1600, 160),
+    ConcurrentProducers(64, 1, 3200, 640),
+    ConcurrentProducers(8, 8, 1600, 160),
+    ConcurrentProducers(64, 8, 3200, 640),
 )
 
 
@@ -60,7 +60,10 @@ def measure(run: Run) -> list[Row]:
     with pairs(run.folder, more=SETTINGS) as (pair,):
         brokers = list(pair)
         for n in run.each_round("flush"):
-            rates, costs = defaultdict[Crowd, list[float]](list), defaultdict[Crowd, list[float]](list)
+            rates, costs = (
+                defaultdict[ConcurrentProducers, list[float]](list),
+                defaultdict[ConcurrentProducers, list[float]](list),
+            )
             for crowd, side in in_turns(CROWDS, brokers):
                 count = run.sized(crowd.full, crowd.quick)
                 spent_s, cpu_s = _produce(brokers[side], crowd, f"{crowd.topic}-{n}", batch, count)
@@ -73,7 +76,7 @@ def measure(run: Run) -> list[Row]:
     return [row for crowd in CROWDS for row in (rows[crowd], cpu[crowd])]
 
 
-def _produce(broker: Broker, crowd: Crowd, topic: str, batch: bytes, count: int) -> tuple[float, float]:
+def _produce(broker: Broker, crowd: ConcurrentProducers, topic: str, batch: bytes, count: int) -> tuple[float, float]:
     """The seconds, and the broker's CPU seconds. Each offset of each partition is given once."""
     create_topics(broker.port, {topic: crowd.partitions})
     with ExitStack() as ends:

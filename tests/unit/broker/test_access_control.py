@@ -148,7 +148,7 @@ def test_a_listener_that_does_not_require_certificates_admits_anonymous_super_us
     assert len(lines) == is_open
 
 
-def test_the_start_warns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_start_warns_of_anonymous_super_users(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with in_memory_broker(tmp_path, **SETTINGS | {"super_users": "User:ANONYMOUS"}):
             pass

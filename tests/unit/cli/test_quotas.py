@@ -55,7 +55,7 @@ def test_what_makes_no_sense_is_refused(
     assert message in capsys.readouterr().err
 
 
-def test_numbers_and_json() -> None:
+def test_quotas_are_shown_as_numbers_and_as_json() -> None:
     assert [number_text(value) for value in (1048576.0, 50.5, 0.0)] == ["1,048,576", "50.5", "0"]
     entity = target_of(parse(["quotas", "list", "--user", "a", "--client-id-default"]))
     assert entity is not None

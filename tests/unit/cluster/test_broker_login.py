@@ -193,7 +193,7 @@ def test_a_refused_login_is_reported_once_and_tried_again_after_a_while(caplog: 
 
 
 def test_a_peer_that_does_not_answer_the_login_has_a_time_limit() -> None:
-    class Mute(Peer):
+    class SilentPeer(Peer):
         async def _receive(self, frame: bytes, login: SaslAuthenticator | None, writer: asyncio.StreamWriter) -> None:
             """Not a word."""
 
@@ -201,7 +201,7 @@ def test_a_peer_that_does_not_answer_the_login_has_a_time_limit() -> None:
         with pytest.raises(PeerLost, match=r"cannot be reached in 0\.1 s"):
             await request_number(channel, 0.1)
 
-    run(Mute(), sasl(), scenario)
+    run(SilentPeer(), sasl(), scenario)
 
 
 def test_a_peer_that_is_not_known_yet_cannot_announce_much() -> None:

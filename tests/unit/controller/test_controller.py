@@ -50,7 +50,7 @@ T0 = TopicPartition("t", 0)
 PATIENCE_MS = 120_000
 
 
-class WrittenDown:
+class RecordingBroker:
     """A broker that records the requests of the controller."""
 
     def __init__(self, id: BrokerId) -> None:
@@ -131,7 +131,7 @@ class FixedMonitor:
 class ThreeBrokers:
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
-        self.brokers = {id: WrittenDown(id) for id in range(3)}
+        self.brokers = {id: RecordingBroker(id) for id in range(3)}
         self.monitor = FixedMonitor()
         self.controller = self.new_controller(0)
         configs = DynamicConfigs(tree, 0, SystemTime())
@@ -147,10 +147,10 @@ class ThreeBrokers:
         election = ControllerElection(self.tree, me, SystemTime(), monitor or self.monitor)
         return Controller(election, live_settings(session_timeout_ms), self._peer, SeededChance())
 
-    def _peer(self, broker: RegisteredBroker, lost: Callable[[], None]) -> WrittenDown:
+    def _peer(self, broker: RegisteredBroker, lost: Callable[[], None]) -> RecordingBroker:
         return self.brokers[broker.id]
 
-    def _controllers_peer(self, at: metadata_cache.Endpoint) -> WrittenDown:
+    def _controllers_peer(self, at: metadata_cache.Endpoint) -> RecordingBroker:
         self.connected.append(at)
         return self.brokers[at.port - 9000]
 
@@ -303,7 +303,7 @@ def test_a_broker_that_does_not_answer_yet_is_waited_for(tmp_path: Path) -> None
         cluster.brokers[1].trouble = None
         await cluster.tree.delete(znodes.broker_path(1))
         await cluster.until_led_by(2)
-        cluster.brokers[1] = WrittenDown(1)
+        cluster.brokers[1] = RecordingBroker(1)
         cluster.brokers[1].trouble = PeerGone("not listening yet")
         await cluster.register(1)
         await cluster.idle()

@@ -98,7 +98,7 @@ def test_where_no_descriptor_is_left_idle_files_make_room(tmp_path: Path) -> Non
         refusals[0] -= 1
         return cache.make_room()
 
-    class Crowded(OsFiles):
+    class FewDescriptors(OsFiles):
         def open(self, path: str, flags: int, mode: int = 0o644, /) -> int:
             return self._with_descriptor(lambda: self._open(path, flags))
 
@@ -107,7 +107,7 @@ def test_where_no_descriptor_is_left_idle_files_make_room(tmp_path: Path) -> Non
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             return os.open(path, flags)
 
-    assert CachedFile(Crowded(refuse), files[0].path, cache=cache).open().pread(20, 0) == b"file 0"
+    assert CachedFile(FewDescriptors(refuse), files[0].path, cache=cache).open().pread(20, 0) == b"file 0"
     assert len(open_in(tmp_path)) <= 40 - 2 * open_files.MADE_AT_ONCE + 1
 
 

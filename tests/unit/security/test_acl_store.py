@@ -170,7 +170,7 @@ def test_a_filter_that_names_its_pattern_deletes_what_this_broker_has_not_seen_y
     run(scenario())
 
 
-class Deaf:
+class SilencedTree:
     """A tree that can keep the changes of children to itself, as if nobody had been notified."""
 
     def __init__(self, tree: Tree) -> None:
@@ -201,7 +201,7 @@ def test_the_other_acls_hold_on_every_broker_after_one_was_removed(
     """CVE-2024-27309: also after a restart, and if the notification is lost."""
 
     async def scenario() -> None:
-        left, deaf = {READ, WRITE, DENIED} - {removed}, Deaf(tree)
+        left, deaf = {READ, WRITE, DENIED} - {removed}, SilencedTree(tree)
         async with started(a_store(tree), a_store(cast(Tree, deaf))) as (one, other):
             await one.create(bind(TOPIC, READ, WRITE, DENIED))
             await eventually(lambda: len(other.authorizer.entries(TOPIC)) == 3 and has_read_all(other))
@@ -260,7 +260,7 @@ def test_a_missing_number_among_the_notifications_means_that_one_was_lost(run: R
     run(scenario())
 
 
-class Quicker:
+class ContestedTree:
     """A tree in which another broker is quicker: the first writes each come after one of its own."""
 
     def __init__(self, tree: Tree, times: int) -> None:
@@ -291,7 +291,7 @@ class Quicker:
 
 def test_a_change_goes_on_top_of_what_others_wrote_meanwhile(run: Run, tree: Tree) -> None:
     async def scenario() -> None:
-        async with started(a_store(cast(Tree, Quicker(tree, 2)))) as (one,):
+        async with started(a_store(cast(Tree, ContestedTree(tree, 2)))) as (one,):
             assert await one.create(bind(TOPIC, READ)) == [None]
             principals = [entry.principal for entry in one.authorizer.entries(TOPIC)]
             assert principals == ["User:1", "User:0", "User:alice"]
@@ -301,7 +301,7 @@ def test_a_change_goes_on_top_of_what_others_wrote_meanwhile(run: Run, tree: Tre
 
 def test_a_writer_that_is_never_quick_enough_gives_up(run: Run, tree: Tree) -> None:
     async def scenario() -> None:
-        async with started(a_store(cast(Tree, Quicker(tree, 99)))) as (one,):
+        async with started(a_store(cast(Tree, ContestedTree(tree, 99)))) as (one,):
             (error,) = await one.create(bind(TOPIC, READ))
             assert isinstance(error, UnknownServerError)
             assert READ not in one.authorizer.entries(TOPIC)
@@ -311,7 +311,7 @@ def test_a_writer_that_is_never_quick_enough_gives_up(run: Run, tree: Tree) -> N
 
 def test_a_tree_out_of_reach_fails_the_request_and_changes_nothing(run: Run, tree: Tree) -> None:
     async def scenario() -> None:
-        lossy = Quicker(tree, 0)
+        lossy = ContestedTree(tree, 0)
         async with started(a_store(cast(Tree, lossy))) as (one,):
             lossy.lost = True
             (error,) = await one.create(bind(TOPIC, READ))

@@ -58,7 +58,7 @@ def test_a_module_its_flag_and_its_options() -> None:
         ('k="// no comment"', "// no comment"),
     ],
 )
-def test_values(text: str, value: str) -> None:
+def test_the_value_of_an_option_is_read_as_java_reads_it(text: str, value: str) -> None:
     assert options(text) == {"k": value}
 
 

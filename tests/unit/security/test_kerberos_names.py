@@ -27,7 +27,7 @@ def user(principal: str, *rules: str) -> str:
         ("alice", "alice"),
     ],
 )
-def test_the_documented_rules(principal: str, name: str) -> None:
+def test_the_rules_of_the_documentation_give_its_names(principal: str, name: str) -> None:
     assert user(principal, *DOCUMENTED) == name
 
 

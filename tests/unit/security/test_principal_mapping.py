@@ -21,7 +21,7 @@ DOCUMENTED = (
         ("OU=JavaSoft,O=Sun", "OU=JavaSoft,O=Sun"),
     ],
 )
-def test_the_documented_rules(name: str, principal: str) -> None:
+def test_the_rules_of_the_documentation_give_its_names(name: str, principal: str) -> None:
     assert PrincipalMapping(DOCUMENTED).name_of(name) == principal
 
 

@@ -15,7 +15,7 @@ MESSAGES = list(schema.heads())
 VERSIONS_OF_MESSAGES = [(name, version) for name, head in schema.heads().items() for version in head.versions]
 
 
-class Randomly:
+class RandomValues:
     """`is_tame`: small numbers and short strings, which are also valid as times and enums."""
 
     def __init__(self, seed: int | str, *, is_tame: bool = False, most: int = 3) -> None:

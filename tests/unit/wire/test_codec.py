@@ -21,7 +21,7 @@ from leadline.wire.messages import (
     UpdateMetadataRequest,
 )
 from leadline.wire.primitives import MalformedRequest, Piece, read_varint, write_varint
-from tests.unit.wire.random_messages import MESSAGES, Randomly
+from tests.unit.wire.random_messages import MESSAGES, RandomValues
 
 
 class FileSlice(NamedTuple):
@@ -34,7 +34,7 @@ class FileSlice(NamedTuple):
 def test_every_version_of_every_message_comes_back_as_it_was(name: str) -> None:
     for version in message_class(name).VERSIONS:
         for seed in range(5):
-            message = Randomly(f"{name} {version} {seed}").message(name, version)
+            message = RandomValues(f"{name} {version} {seed}").message(name, version)
             data = to_bytes(message, version)
             for form in (data, bytearray(data), memoryview(data)):
                 assert decode(type(message), form, version) == message
@@ -43,7 +43,7 @@ def test_every_version_of_every_message_comes_back_as_it_was(name: str) -> None:
 @pytest.mark.parametrize("name", ["MetadataResponse", "FetchResponse", "UpdateMetadataRequest"])
 def test_a_message_that_is_encoded_in_steps_has_the_same_bytes(name: str) -> None:
     for version in message_class(name).VERSIONS:
-        message = Randomly(version).message(name, version)
+        message = RandomValues(version).message(name, version)
         start = bytearray(b"start")
         assert exhaust(encode_in_steps(start, message, version)) == encode_behind(bytearray(b"start"), message, version)
 

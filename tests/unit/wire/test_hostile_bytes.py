@@ -25,7 +25,7 @@ from leadline.wire.messages import (
     UpdateMetadataRequest,
 )
 from leadline.wire.primitives import MOST_ELEMENTS, MOST_TAGS, MalformedRequest, read_varint, write_varint
-from tests.unit.wire.random_messages import MESSAGES, VERSIONS_OF_MESSAGES, Randomly
+from tests.unit.wire.random_messages import MESSAGES, VERSIONS_OF_MESSAGES, RandomValues
 
 MOST = b"\xff\xff\xff\xff\7"  # the largest varint
 
@@ -40,7 +40,7 @@ def refused(kind: type[Message], data: bytes, version: int) -> MalformedRequest:
 def test_a_message_that_is_cut_off_anywhere_is_refused(name: str) -> None:
     kind = message_class(name)
     for version in kind.VERSIONS:
-        data = to_bytes(Randomly(f"{name} {version}", most=1).message(name, version), version)[:1500]
+        data = to_bytes(RandomValues(f"{name} {version}", most=1).message(name, version), version)[:1500]
         for end in range(len(data)):
             with pytest.raises(MalformedRequest):
                 decode(kind, data[:end], version)
@@ -51,7 +51,7 @@ def test_a_message_with_changed_bytes_is_read_or_refused(name: str) -> None:
     chance = random.Random(name)
     kind = message_class(name)
     for version in kind.VERSIONS:
-        valid = to_bytes(Randomly(f"{name} {version}").message(name, version), version)
+        valid = to_bytes(RandomValues(f"{name} {version}").message(name, version), version)
         for _ in range(60):
             data = bytearray(valid)
             for _ in range(chance.randint(1, 4) if data else 0):

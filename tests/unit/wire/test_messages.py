@@ -12,7 +12,7 @@ import pytest
 from leadline.wire import classes, messages, schema, stubs
 from leadline.wire.classes import message_class
 from leadline.wire.messages import FetchRequest, FetchResponse, MetadataRequest
-from tests.unit.wire.random_messages import MESSAGES, Randomly
+from tests.unit.wire.random_messages import MESSAGES, RandomValues
 
 
 def test_a_new_message_holds_the_defaults_of_the_schema() -> None:
@@ -61,7 +61,7 @@ def test_a_message_has_no_other_fields_and_takes_no_positions() -> None:
 
 
 def test_messages_can_be_copied_and_sent_to_another_process() -> None:
-    message = Randomly(1).message("FetchResponse", 16)
+    message = RandomValues(1).message("FetchResponse", 16)
     assert copy.deepcopy(message) == message
     assert pickle.loads(pickle.dumps(message)) == message
 

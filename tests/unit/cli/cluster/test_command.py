@@ -49,7 +49,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path, capsys: pytest.CaptureFix
     assert capsys.readouterr().err == message
 
 
-class Up:
+class RunningCluster:
     """`leadline cluster up`, in a process group of its own as a shell would start it."""
 
     def __init__(self, folder: Path, port: int, *options: str) -> None:
@@ -75,8 +75,8 @@ class Up:
 
 
 @contextmanager
-def up(folder: Path, port: int, *options: str) -> Iterator[Up]:
-    cluster = Up(folder, port, *options)
+def up(folder: Path, port: int, *options: str) -> Iterator[RunningCluster]:
+    cluster = RunningCluster(folder, port, *options)
     try:
         yield cluster
     finally:

@@ -54,7 +54,7 @@ def test_findings_are_a_table_with_a_cure_under_each(file: Path, capsys: pytest.
     assert verdict == f"Checked {file}. Not ready: 1 finding blocks the migration."
 
 
-def test_findings_as_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_severity_and_area_of_each_finding(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_text(READY_FILE + "process.roles=broker\n")
     assert check(file, "--output", "json") == 1
     answer = json.loads(capsys.readouterr().out)

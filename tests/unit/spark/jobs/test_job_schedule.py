@@ -120,7 +120,7 @@ def test_upkeep_that_fails_is_tried_again_sooner_than_in_a_period() -> None:
     assert jobs.jobs["orders"].upkeep_at_s[Upkeep.COMPACT] == 4060
 
 
-def test_never_is_never() -> None:
+def test_upkeep_that_is_never_due_is_never_done() -> None:
     idle = UpkeepSpec(1, inf, inf)
     assert queue(orders=schedule(upkeep=idle)).take_upkeep(1e12) is None
     job = schedule(upkeep=idle)

@@ -81,7 +81,9 @@ def test_a_partition_that_does_not_exist_is_refused() -> None:
         ('{"a": {"0": -2, "1": 3}}', {A0: 5, A1: 3}),
     ],
 )
-def test_starting_offsets(text: str, offsets: dict[TopicPartition, Offset]) -> None:
+def test_starting_offsets_name_an_end_or_an_offset_of_each_partition(
+    text: str, offsets: dict[TopicPartition, Offset]
+) -> None:
     assert starts(KnownCluster(), startingOffsets=text) == offsets
 
 
