@@ -168,18 +168,20 @@ def _entry(entry: ConfigEntry, request: DescribeConfigsRequest, version: int) ->
 
 async def alter_configs(request: AlterConfigsRequest, ctx: Context) -> AlterConfigsResponse:
     """AlterConfigs, v0-2: replaces all settings of a resource; others go back to their defaults."""
-    responses = []
-    counts = Counter((requested.resource_type, requested.resource_name) for requested in request.resources)
-    for requested in request.resources:
-        resource = Resource(requested.resource_type, requested.resource_name)
-        changes = [(entry.name, int(AlterConfigOp.SET), entry.value) for entry in requested.configs]
-        edit = ConfigEdit(changes, keep=False, only_check=request.validate_only, repeated=counts[resource] > 1)
-        code, message = await _alter(resource, edit, ctx)
-        responses.append(
-            AlterConfigsResponse.AlterConfigsResourceResponse(
-                error_code=code, error_message=message, resource_type=resource.type, resource_name=resource.name
-            )
+    edits = [
+        (
+            Resource(requested.resource_type, requested.resource_name),
+            [(entry.name, int(AlterConfigOp.SET), entry.value) for entry in requested.configs],
         )
+        for requested in request.resources
+    ]
+    altered = await _alter_all(edits, ctx, keep=False, only_check=request.validate_only)
+    responses = [
+        AlterConfigsResponse.AlterConfigsResourceResponse(
+            error_code=code, error_message=message, resource_type=resource.type, resource_name=resource.name
+        )
+        for resource, code, message in altered
+    ]
     return AlterConfigsResponse(responses=responses)
 
 
@@ -187,25 +189,30 @@ async def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, ctx: Context
 ) -> IncrementalAlterConfigsResponse:
     """IncrementalAlterConfigs, v0-1: set, delete, append to and subtract from single settings."""
-    responses = []
-    counts = Counter((requested.resource_type, requested.resource_name) for requested in request.resources)
-    for requested in request.resources:
-        resource = Resource(requested.resource_type, requested.resource_name)
-        changes = [(entry.name, entry.config_operation, entry.value) for entry in requested.configs]
-        edit = ConfigEdit(changes, keep=True, only_check=request.validate_only, repeated=counts[resource] > 1)
-        code, message = await _alter(resource, edit, ctx)
-        responses.append(
-            IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
-                error_code=code, error_message=message, resource_type=resource.type, resource_name=resource.name
-            )
+    edits = [
+        (
+            Resource(requested.resource_type, requested.resource_name),
+            [(entry.name, entry.config_operation, entry.value) for entry in requested.configs],
         )
+        for requested in request.resources
+    ]
+    altered = await _alter_all(edits, ctx, keep=True, only_check=request.validate_only)
+    responses = [
+        IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
+            error_code=code, error_message=message, resource_type=resource.type, resource_name=resource.name
+        )
+        for resource, code, message in altered
+    ]
     return IncrementalAlterConfigsResponse(responses=responses)
+
+
+Entries = list[tuple[str, int, str | None]]  # name, operation and value, unchecked
 
 
 class ConfigEdit(NamedTuple):
     """A requested change of the settings of a resource."""
 
-    entries: list[tuple[str, int, str | None]]  # name, operation and value, unchecked
+    entries: Entries
     keep: bool  # settings that are not named keep their values
     only_check: bool
     repeated: bool  # the request names the resource more than once
@@ -220,6 +227,18 @@ class ConfigEdit(NamedTuple):
             message = f"Unknown operations type {unknown[0]}"
             raise UnknownServerError(message) if of_topic else InvalidRequest(message)
         return [ConfigChange(name, AlterConfigOp(op), value) for name, op, value in self.entries]
+
+
+async def _alter_all(
+    edits: list[tuple[Resource, Entries]], ctx: Context, *, keep: bool, only_check: bool
+) -> list[tuple[Resource, int, str | None]]:
+    """One resource after the other. Returns error code and message of each."""
+    counts = Counter(resource for resource, _ in edits)
+    altered = []
+    for resource, entries in edits:
+        edit = ConfigEdit(entries, keep, only_check, repeated=counts[resource] > 1)
+        altered.append((resource, *await _alter(resource, edit, ctx)))
+    return altered
 
 
 async def _alter(resource: Resource, edit: ConfigEdit, ctx: Context) -> tuple[int, str | None]:
