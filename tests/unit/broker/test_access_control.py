@@ -64,7 +64,7 @@ def test_acls_are_in_force_when_the_first_connection_is_accepted(
         order.append("ACLs")
 
     monkeypatch.setattr(AclStore, "start", started)
-    monkeypatch.setattr("leadline.broker.acceptor.Acceptor.start", lambda acceptor: order.append("accepts"))
+    monkeypatch.setattr("leadline.broker.acceptor.Acceptor.start", lambda acceptor, accepted: order.append("accepts"))
     asyncio.run(main())
     assert order == ["ACLs", "accepts"] * 2
 

@@ -48,7 +48,7 @@ def test_an_older_checkpoint_is_gone_on_with() -> None:
     [{"a": 5}, {"a": {"x": 1}}, {"a": {"0": "y"}}, {"@leadline": 3}, {"@leadline": {}}, {"@leadline id a": {}}],
 )
 def test_what_is_no_checkpoint_is_refused(checkpoint: dict[str, object]) -> None:
-    with pytest.raises(BadCheckpoint, match="no offsets of topics"):
+    with pytest.raises(BadCheckpoint, match="not offsets of topics"):
         Positions.from_json(checkpoint)
 
 
