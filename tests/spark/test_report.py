@@ -163,7 +163,9 @@ def test_the_command_writes_the_page_and_says_what_is_remarkable(
     assert command.write(options, spark, filled.work("files", "orders"), time.monotonic()) == 0
     printed = json.loads(capsys.readouterr().out)
     assert (printed["topics"], printed["records"], printed["file"]) == (["orders"], 3000, str(out))
-    assert "group billing is 500 records behind and does not catch up" in {it["text"] for it in printed["remarks"]}
+    assert "group billing is 500 records behind and does not catch up" in {
+        remark["text"] for remark in printed["remarks"]
+    }
 
 
 @pytest.mark.parametrize(

@@ -272,7 +272,7 @@ def test_a_member_of_a_group_is_removed_after_its_session(one: LocalCluster) -> 
 def test_a_produce_that_waits_for_a_follower_fails_after_its_timeout(three: LocalCluster) -> None:
     topic = three.create_topic("waits", partitions=3)
     controller = three.controller.id  # it would replace a broker that it does not hear
-    partition = next(it for it in range(3) if three.leader(topic, it) != controller)
+    partition = next(n for n in range(3) if three.leader(topic, n) != controller)
     leader = three.leader(topic, partition)
     assert leader is not None
     follower = next(id for id in three.ids if id not in (leader, controller))

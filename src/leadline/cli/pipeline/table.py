@@ -1,7 +1,6 @@
 """leadline pipeline table: writes a topic to a Delta or Iceberg table, exactly once."""
 
 import argparse
-import re
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from leadline.admin.formatting import count_text, size_text, time_text
 from leadline.admin.json_values import Json
 from leadline.admin.times import duration_ms
 from leadline.cli.errors import print_error
-from leadline.cli.options import add_command, at_least, key_value
+from leadline.cli.options import add_command
 from leadline.cli.output import add_output_option, print_result
 from leadline.cli.pipeline.job import (
     ProgressLine,
@@ -140,7 +139,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     )
     parser.add_argument("topic", metavar="TOPIC")
     add_table_options(parser)
-    _add_reading_options(parser)
+    add_reading_options(parser)
     add_output_option(parser)
     add_spark_options(parser)
     _add_maintenance(commands)
@@ -191,7 +190,7 @@ def _add_maintenance(commands: "argparse._SubParsersAction[argparse.ArgumentPars
     for parser in (compact, vacuum, replay):
         add_table_options(parser)
         add_output_option(parser)
-    _add_column_options(replay)
+    add_column_options(replay)
     add_quality_options(replay)
 
 
