@@ -27,7 +27,6 @@ WITHOUT_JSON = {
     "completion": "a script for a shell",
     "demo": "a show for a person",
     "sim": "a story for a person; the verdict is its exit code",
-    "pipeline run": "runs until Ctrl-C; --metrics",
 }
 JOBS = "pipeline "  # tests/spark runs them
 

@@ -19,6 +19,7 @@ from leadline.admin.times import duration_ms
 from leadline.cli.errors import print_error
 from leadline.cli.metrics_address import metrics_address, metrics_url
 from leadline.cli.options import add_command, add_dry_run_option
+from leadline.cli.output import Results, add_output_option, print_results
 from leadline.cli.pipeline.job import (
     add_spark_options,
     check_reachable,
@@ -63,6 +64,7 @@ EXAMPLES = """
   leadline pipeline run jobs.toml --once                        what is there, then exit: for cron or Airflow
   leadline pipeline run jobs.toml --metrics 127.0.0.1:9405      with metrics and health over HTTP
   leadline pipeline run jobs.toml --lineage http://marquez:5000 with the lineage of each commit
+  leadline pipeline run jobs.toml --output jsonl                with an object for each commit on stdout
 
 jobs.toml:
   [cluster]
@@ -133,6 +135,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     parser.add_argument(
         "--drain", type=duration_ms, metavar="TIME", help="time for the batches under way after a signal (default 60s)"
     )
+    add_output_option(parser, "commit, or per table with --dry-run", stream=True)
     add_spark_options(parser)
     parser.set_defaults(master=None)  # the file may name one
 
@@ -149,7 +152,7 @@ def run(options: argparse.Namespace) -> int:
         check_reachable(properties, options.timeout)
     entries = [_topic_entry(entry, options) for entry in file.tables]
     if options.dry_run:
-        return _show(properties, entries)
+        return _show(options, properties, entries)
     with ExitStack() as resources:
         return _run(options, file, properties, entries, resources)
 
@@ -211,7 +214,7 @@ def _bounded(properties: Mapping[str, str]) -> dict[str, str]:
     return {"default.api.timeout.ms": str(API_TIMEOUT_MS), **properties}
 
 
-def _show(properties: Mapping[str, str], entries: "list[TopicEntry[TableJobSpec]]") -> int:
+def _show(options: argparse.Namespace, properties: Mapping[str, str], entries: "list[TopicEntry[TableJobSpec]]") -> int:
     """Which topics would become which tables, and the errors that prevent it."""
     from leadline.spark.client.cluster import ClusterClient
     from leadline.spark.jobs.topic_discovery import job_changes
@@ -225,9 +228,14 @@ def _show(properties: Mapping[str, str], entries: "list[TopicEntry[TableJobSpec]
             is_good &= may_run
             spec = planned.spec
             rows.append([spec.topic, planned.place.uri, planned.place.kind, spec.format, spec.mode, state])
-    print_table(["TOPIC", "TABLE", "TABLE FORMAT", "FORMAT", "MODE", "STATE"], rows)
+    fields = ["topic", "table", "table_format", "format", "mode", "state"]
+
+    def print_rows() -> None:
+        print_table([field.replace("_", " ").upper() for field in fields], rows)
+
+    print_results(options, [dict(zip(fields, row, strict=True)) for row in rows], print_rows)
     for text in changes.conflicts:
-        print(text)
+        print_error(text)
     return 0 if is_good else 1
 
 
@@ -262,7 +270,7 @@ def _run(
         print(f"metrics: {metrics_url(options.metrics)}", file=sys.stderr, flush=True)
     spark = start_spark(options, "run")
     resources.callback(stop_spark, spark)
-    report = RunReport()
+    report = RunReport(Results(options))
     run_spec = RunSpec(file.run.get("parallel", PARALLEL), file.run.get("refresh", REFRESH_S), options.once)
     lineage = None if options.lineage is None else resources.enter_context(_sent_lineage(options.lineage))
     runner = JobRunner(SparkEnvironment(spark, properties), run_spec, entries, report, lineage)

@@ -1,5 +1,7 @@
 """What `leadline pipeline run` prints: topics that appear and disappear, each error when it begins and ends, progress.
 
+All of that goes to stderr. With `--output jsonl`, each commit is an object on stdout.
+
 An outage of the cluster concerns all jobs, and is one line. Trouble with a table is a line of that table, and another
 one if the reason changes.
 """
@@ -11,7 +13,9 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from leadline.admin.formatting import age_text, count_text, size_text
+from leadline.admin.json_values import Json
 from leadline.cli.errors import print_error
+from leadline.cli.output import Results
 from leadline.cli.terminal import StatusLine
 from leadline.spark.errors import JobFailed, without_credentials
 from leadline.spark.jobs.job_schedule import StepFailure, Upkeep
@@ -28,8 +32,8 @@ LIST_OF_TOPICS = ""  # in place of a job's name
 class RunReport:
     """Implements JobObserver. It is called by one thread at a time."""
 
-    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._now_s = now_s
+    def __init__(self, commits: Results, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._commit_results, self._now_s = commits, now_s
         self._outage_s: float | None = None  # since when the cluster does not answer
         self._out: set[str] = set()  # jobs that it did not answer
         self._troubles: dict[str, tuple[float, str]] = {}  # of each job that fails: since when, and why
@@ -52,7 +56,10 @@ class RunReport:
         self._recovered(job.name)
         if (trouble := self._troubles.pop(job.name, None)) is not None:
             self._print(f"{job.spec.topic}: works again, after {self._since(trouble[0])}")
-        if summary is not None and summary.dead:
+        if summary is None:
+            return
+        self._commit_results.add(commit_values(job, summary))
+        if summary.dead:
             place = job.place.dead_letters.uri
             self._print(f"{job.spec.topic}: {count_text(summary.dead, 'dead letter')} more in {place}")
 
@@ -114,6 +121,22 @@ class RunReport:
     def _print(self, text: str) -> None:
         self._status.__exit__(None, None, None)
         print(text, file=sys.stderr, flush=True)
+
+
+def commit_values(job: "TableJobSpec", summary: "BatchSummary") -> Json:
+    return {
+        "topic": job.spec.topic,
+        "table": job.place.uri,
+        "batch": summary.batch,
+        "records": summary.records,
+        "bytes": summary.size,
+        "files": summary.files,
+        "dead_letters": summary.dead,
+        "late_changes": summary.late,
+        "repeated_changes": summary.repeated,
+        "lag_records": summary.lag_offsets,
+        "seconds": round(summary.seconds, 3),
+    }
 
 
 def reason(error: Exception) -> str:

@@ -1,9 +1,12 @@
 """What `leadline pipeline run` tells: trouble once and when it is over, an outage as one line, progress."""
 
+import json
+from argparse import Namespace
 from math import inf
 
 import pytest
 
+from leadline.cli.output import OutputFormat, Results
 from leadline.cli.pipeline.run_report import RunReport, progress_text, reason
 from leadline.spark.client.connection import Unreachable
 from leadline.spark.jobs.job_schedule import StepFailure, Upkeep, UpkeepSpec
@@ -29,7 +32,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def report(clock: Clock) -> RunReport:
-    return RunReport(clock)
+    return RunReport(Results(Namespace(output=OutputFormat.TEXT)), clock)
 
 
 def job(topic: str) -> TableJobSpec:
@@ -120,3 +123,26 @@ def test_lines_of_progress_are_rare_and_only_after_commits(
 def test_a_reason_is_one_line_without_passwords_and_names_faults_of_ours() -> None:
     assert reason(TableError("s3://me:secret@lake/x:\n  denied")) == "s3://lake/x: denied"
     assert reason(ZeroDivisionError("division by zero")) == "ZeroDivisionError: division by zero"
+
+
+def test_each_commit_is_an_object_on_stdout_if_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    report = RunReport(Results(Namespace(output=OutputFormat.JSONL)))
+    report.wrote(job("orders"), None)
+    report.wrote(job("orders"), BatchSummary(3, 100, 2_000, 0, 1, 7, 140, 1, 0.5))
+    printed = capsys.readouterr()
+    assert [json.loads(line) for line in printed.out.splitlines()] == [
+        {
+            "topic": "orders",
+            "table": "/lake/orders",
+            "batch": 3,
+            "records": 100,
+            "bytes": 2000,
+            "files": 1,
+            "dead_letters": 0,
+            "late_changes": 0,
+            "repeated_changes": 0,
+            "lag_records": 7,
+            "seconds": 0.5,
+        }
+    ]
+    assert printed.err == ""
