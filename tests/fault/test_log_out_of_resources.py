@@ -15,7 +15,7 @@ from leadline.errors import OutOfOrderSequence, ResourceExhausted
 from leadline.log.log import Isolation, Log
 from leadline.log.producer_state import AppendOrigin
 from tests.support.crash_disk import Unsynced
-from tests.support.logs import LogBench, batch, bytes_of, marker, offsets_in, whole_log
+from tests.support.logs import LogBench, at_offset, batch, bytes_of, marker, offsets_in, whole_log
 from tests.support.watched_files import Failing, SmallDisk, WatchedFiles
 
 OPENING = ("open", "listdir", "sync_dir")
@@ -167,3 +167,24 @@ def test_a_log_goes_on_with_its_old_segment_while_it_cannot_open_a_new_one(tmp_p
     attempts.log.append_as_leader(batch(size=500), 0)
     assert [segment.base_offset for segment in attempts.log.segments] == [0, 2]
     assert not attempts.bench.failures
+
+
+@pytest.mark.parametrize("lacking", [("open",), ("pwrite",)], ids=["no room for a segment", "no room for the records"])
+def test_the_epochs_of_records_that_a_follower_has_no_room_for_are_forgotten(
+    tmp_path: Path, lacking: tuple[str, ...]
+) -> None:
+    """A later attempt brings the same records: the epoch that they go on with began earlier."""
+    watch = Failing(1, errno.ENOSPC, for_good=True, only=lacking)
+    watch.off = True
+    log = LogBench(tmp_path, SETTINGS, WatchedFiles(watch)).open()
+    log.append_as_follower(at_offset(batch(size=300), 0, 5))
+    log.append_as_follower(at_offset(batch(size=50), 1, 6))
+    before, records = list(log.epochs.entries), at_offset(batch(size=100), 2, 6) + at_offset(batch(size=100), 3, 7)
+    watch.off = False
+    for _ in range(2):
+        with pytest.raises(ResourceExhausted):
+            log.append_as_follower(records)
+        assert log.epochs.entries == before == [(5, 0), (6, 1)]
+    watch.off = True
+    log.append_as_follower(records)
+    assert log.epochs.entries == [(5, 0), (6, 1), (7, 3)]

@@ -197,10 +197,10 @@ class Log(LocalLog):
         first, delta, timestamp = self.log_end, header.last_offset_delta, header.max_timestamp
         last = first + delta
         try:
-            epochs = self.epochs.entries
+            segment, epochs = self._room_for(len(batch), first, last, timestamp, now_ms), self.epochs.entries
             if not epochs or epochs[-1].epoch != epoch or epochs[-1].start_offset > first:
                 self._note_epoch(epoch, first)
-            self._room_for(len(batch), first, last, timestamp, now_ms).append(batch, last, timestamp, last)
+            segment.append(batch, last, timestamp, last)
         except (OSError, CorruptFile) as error:
             self.fail("appending", error)
         if producer is not None:
@@ -221,8 +221,7 @@ class Log(LocalLog):
         if self.offline:
             self.refuse()
         last, state = info.last_offset, self.producer_state
-        producer = changes = None
-        epochs = self._note_epochs(info.epochs)
+        producer = changes = epochs = None
         try:
             newest_ms = info.newest.timestamp
             segment = self._room_for(len(info.data), info.first_offset, last, newest_ms, now_ms, any_size=any_size)
@@ -235,6 +234,7 @@ class Log(LocalLog):
                     if origin is AppendOrigin.CLIENT:
                         state.check_refusal(header)
                     changes = state.validate(info.data, info.stateful, origin, verified)
+            epochs = self._note_epochs(info.epochs)
             segment.append(info.data, last, *info.newest)
             self.log_end = last + 1  # later failures do not matter: the records are stored
             if producer is not None:
