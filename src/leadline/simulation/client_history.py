@@ -1,8 +1,9 @@
 """What clients did and saw. The checkers read it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import chain
 
 from leadline.model import Offset, TopicPartition
 
@@ -96,6 +97,7 @@ class ClientHistory:
     polls: list[Poll] = field(default_factory=list)
     assignments: list[GroupAssignment] = field(default_factory=list)
     group_polls: list[Poll] = field(default_factory=list)  # of members, by the name of their group
+    transaction_polls: list[Poll] = field(default_factory=list)  # within transactions
     commits: list[OffsetCommitAttempt] = field(default_factory=list)
     topics: list[TopicAttempt] = field(default_factory=list)
     acknowledged_s: dict[TopicPartition, float] = field(default_factory=dict)  # when the last record was
@@ -105,6 +107,10 @@ class ClientHistory:
     on_acknowledged: Callable[[TopicPartition, Offset], None] = lambda tp, offset: (
         None
     )  # with acks=all, up to an offset
+
+    @property
+    def all_polls(self) -> Iterator[Poll]:
+        return chain(self.polls, self.group_polls, self.transaction_polls)
 
     def count(self, name: str) -> None:
         self.errors[name] = self.errors.get(name, 0) + 1

@@ -60,10 +60,9 @@ class Simulation:
         self.on_line: Callable[[str], None] = lambda line: None
         self.clock = VirtualTime(self.cluster.loop)
         self.world = WorkloadContext(self.history, self.clock, self.partitions, self.outputs)
-        self.broken: list[str] = []  # laws, while it runs
-        checks = self.cluster.checks = RunningChecks(self.broken)
-        self.cluster.ensemble.on_write = checks.written
         self.invariants = Invariants(self.cluster, self.tell)
+        checks = self.cluster.checks = RunningChecks(self.invariants.violated)
+        self.cluster.ensemble.on_write = checks.written
         self.history.on_acknowledged = self.invariants.acknowledged
         self.faults = Faults(self.cluster, self.tell, self.invariants, is_synced=scenario.is_synced)
 
@@ -103,7 +102,7 @@ class Simulation:
             violations = [f"unreadable records: {error}"]
         finally:
             loop.close()
-        violations = self.broken + self.invariants.violations + violations
+        violations = self.invariants.violations + violations
         violations += [f"a callback failed: {failure}" for failure in loop.failures]
         digest = hashlib.sha256("\n".join(self.story).encode())
         digest.update(repr([(a.value, a.offset) for a in self.history.attempts]).encode())

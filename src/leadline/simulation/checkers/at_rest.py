@@ -34,7 +34,7 @@ def violations(history: ClientHistory, records: StoredRecords, brokers: Sequence
     for group, offsets in records.transformed.items():
         yield from transactions.not_transformed_once(history, group, offsets, records.visible)
     yield from reads.changed_reads(history, records.stored)
-    yield from reads.aborted_reads(history)
+    yield from reads.aborted_reads(history, records.stored, records.visible)
     yield from reads.skipped_reads(history, records.stored, records.visible)
     yield from reads.repeated_reads(history)
     yield from groups.doubled_owners(history)

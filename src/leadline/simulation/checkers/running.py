@@ -6,7 +6,7 @@ the generation of a group only grows
 """
 
 import json
-from collections.abc import Mapping, MutableSequence, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from leadline.broker.broker import Broker
@@ -35,10 +35,10 @@ class ProcessMarks:
 
 
 class RunningChecks:
-    """`violations` gets a line for each law that is broken."""
+    """`violated` gets a line for each law that is broken, in the step that breaks it."""
 
-    def __init__(self, violations: MutableSequence[str]) -> None:
-        self.violations = violations
+    def __init__(self, violated: Callable[[str], None]) -> None:
+        self._violated = violated
         self._leaders: dict[tuple[TopicPartition, LeaderEpoch], BrokerId] = {}
         self._epochs: dict[str, tuple[int, int]] = {}  # leader epoch and controller epoch, by the path of their node
         self._controller_epoch = 0
@@ -74,9 +74,9 @@ class RunningChecks:
         if before is None or before.epoch != mark.epoch:
             leader = self._leaders.setdefault((tp, mark.epoch), broker)
             if leader != broker:
-                self.violations.append(f"two leaders: brokers {leader} and {broker} lead {tp} in epoch {mark.epoch}")
+                self._violated(f"two leaders: brokers {leader} and {broker} lead {tp} in epoch {mark.epoch}")
         elif mark.high_watermark < before.high_watermark:
-            self.violations.append(
+            self._violated(
                 f"high watermark went back: {tp} on broker {broker}, epoch {mark.epoch}: "
                 f"from {before.high_watermark} to {mark.high_watermark}"
             )
@@ -85,7 +85,7 @@ class RunningChecks:
     def generation_began(self, group: str, shard: object, generation: int, marks: ProcessMarks) -> None:
         before = marks.generations.get(group)
         if before is not None and before[0] is shard and generation < before[1]:
-            self.violations.append(f"generation went back: {group} from {before[1]} to {generation}")
+            self._violated(f"generation went back: {group} from {before[1]} to {generation}")
         marks.generations[group] = shard, generation
 
     # After a write to the tree
@@ -100,12 +100,12 @@ class RunningChecks:
 
     def controller_elected(self, epoch: int) -> None:
         if epoch <= self._controller_epoch and epoch:
-            self.violations.append(f"two controllers: epoch {epoch} began after epoch {self._controller_epoch}")
+            self._violated(f"two controllers: epoch {epoch} began after epoch {self._controller_epoch}")
         self._controller_epoch = max(epoch, self._controller_epoch)
 
     def decided(self, path: str, node: Mapping[str, int]) -> None:
         epochs = node["leader_epoch"], node["controller_epoch"]
         before = self._epochs.get(path, (-1, -1))
         if epochs[0] < before[0] or epochs[1] < before[1]:
-            self.violations.append(f"epoch went back: {path} from {before} to {epochs} (leader, controller)")
+            self._violated(f"epoch went back: {path} from {before} to {epochs} (leader, controller)")
         self._epochs[path] = epochs

@@ -18,7 +18,7 @@ from leadline.errors import (
 from leadline.model import Offset, TopicPartition
 from leadline.records.build import BatchFields
 from leadline.simulation.client import TRANSACTION, NoAnswer, NotServed, SimulatedClient, is_retriable, name_of
-from leadline.simulation.client_history import Attempt, TransactionAttempt
+from leadline.simulation.client_history import Attempt, Poll, TransactionAttempt
 from leadline.simulation.workloads.workload import ProducerWorkload, WorkloadContext
 from leadline.wire.classes import Message
 from leadline.wire.messages import (
@@ -111,7 +111,9 @@ class TransactionalProducer(ProducerWorkload):
                     self._positions[tp] = max(start, await self.client.log_start(tp))
             self.client.forget_leader(tp)
             return
-        values, self._positions[tp] = self.client.records_of(part, start, is_committed=True)
+        values, end = self.client.records_of(part, start, is_committed=True)
+        self._positions[tp] = end
+        self.history.transaction_polls.append(Poll(self.name, tp, True, start, end, values))
         transaction.reads += values.values()
 
     # Requests

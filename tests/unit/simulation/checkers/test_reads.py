@@ -3,8 +3,11 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 
+import pytest
+
 from leadline.model import TopicPartition
 from leadline.simulation.checkers import reads
+from leadline.simulation.checkers.writes import Stored
 from leadline.simulation.client_history import Attempt, ClientHistory, Poll, TransactionAttempt
 
 TP = TopicPartition("records", 0)
@@ -19,15 +22,17 @@ def poll(start: int, end: int, values: dict[int, bytes], *, is_committed: bool =
 
 def broken(*polls: Poll, deleted_before: int = 0) -> list[str]:
     """The laws that these polls break."""
-    aborted = TransactionAttempt("t", "p", attempts=[Attempt("p", 0, b"aborted", TP)])
-    history = ClientHistory(transactions=[aborted], polls=list(polls), deleted_before={TP: deleted_before})
-    checks: dict[str, Callable[[ClientHistory], Iterator[str]]] = {
-        "changed": lambda history: reads.changed_reads(history, STORED),
-        "aborted": reads.aborted_reads,
-        "skipped": partial(reads.skipped_reads, stored=STORED, visible=VISIBLE),
-        "repeated": reads.repeated_reads,
-    }
-    return [line.split(":")[0] for check in checks.values() for line in check(history)]
+    return broken_by(ClientHistory(polls=list(polls), deleted_before={TP: deleted_before}))
+
+
+def broken_by(history: ClientHistory) -> list[str]:
+    checks: tuple[Callable[[ClientHistory], Iterator[str]], ...] = (
+        partial(reads.changed_reads, stored=STORED),
+        partial(reads.aborted_reads, stored=STORED, visible=VISIBLE),
+        partial(reads.skipped_reads, stored=STORED, visible=VISIBLE),
+        reads.repeated_reads,
+    )
+    return [line.split(":")[0] for check in checks for line in check(history)]
 
 
 def test_polls_that_keep_all_laws() -> None:
@@ -41,6 +46,35 @@ def test_a_value_that_was_read_stays() -> None:
 
 def test_a_record_of_an_aborted_transaction_is_not_read() -> None:
     assert broken(poll(0, 5, ALL, is_committed=True)) == ["aborted read"]
+
+
+@pytest.mark.parametrize(("visible", "expected"), [(VISIBLE, []), (STORED, ["aborted read"])])
+def test_a_record_that_was_never_to_be_committed_is_not_read_even_if_it_becomes_visible(
+    visible: Stored, expected: list[str]
+) -> None:
+    aborted = TransactionAttempt("t", "p", attempts=[Attempt("p", 0, b"aborted", TP)])
+    values = visible[TP]
+    history = ClientHistory(transactions=[aborted], polls=[poll(0, 5, values, is_committed=True)])
+    assert [line.split(":")[0] for line in reads.aborted_reads(history, STORED, STORED)] == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (VISIBLE[TP], []),
+        (VISIBLE[TP] | {1: b"x"}, ["changed read"]),
+        (ALL, ["aborted read"]),
+        ({1: b"b"}, ["skipped read"]),
+    ],
+)
+def test_members_of_groups_and_transactions_read_by_the_same_laws(
+    values: dict[int, bytes], expected: list[str]
+) -> None:
+    """They need not begin at the start, nor read to the end."""
+    values = {offset: value for offset, value in values.items() if offset > 0}
+    read = poll(1, 5, values, is_committed=True)
+    assert broken_by(ClientHistory(group_polls=[read])) == expected
+    assert broken_by(ClientHistory(transaction_polls=[read])) == expected
 
 
 def test_nothing_is_skipped_within_a_poll() -> None:
