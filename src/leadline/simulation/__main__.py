@@ -34,10 +34,16 @@ def main() -> None:
         simulation = Simulation(seed)
         if sys.argv[4:] == ["steps"]:
             simulation.cluster.loop.trace = simulation.story.append
-        outcome = simulation.run()
+        outcome = _run(simulation)
         if sys.argv[4:] == ["trace"] and outcome.violations:
             outcome = _with_story(outcome, _smallest(simulation.scenario, outcome))
         _print(outcome)
+
+
+def _run(simulation: Simulation, until: str | None = None) -> SimulationOutcome:
+    """First the garbage of the one before is collected: Python would wait for that of many."""
+    gc.collect()
+    return simulation.run(until)
 
 
 def _print(outcome: SimulationOutcome) -> None:
@@ -57,7 +63,7 @@ def _smallest(scenario: Scenario, outcome: SimulationOutcome) -> Scenario:
         plays += 1
         progress = f"play {plays} of {PLAYS} at most: {len(smaller.faults)} faults, {len(smaller.clients)} clients"
         print(f"\r\033[K{progress}" if sys.stderr.isatty() else progress, end="", file=sys.stderr, flush=True)
-        return any(law_of(text) == law for text in Simulation(smaller).run(until=law).violations)
+        return any(law_of(text) == law for text in _run(Simulation(smaller), law).violations)
 
     smallest = shrunk(scenario, is_broken, at_s)
     print("\r\033[K" if sys.stderr.isatty() else "", end="", file=sys.stderr, flush=True)

@@ -15,7 +15,7 @@ from leadline.simulation.virtual_tree import HOST as ZOOKEEPER
 
 HOST_KINDS = (  # each is a method of Faults
     "kill", "pause", "cut_off", "cut_one_way", "clean_stop", "lose_zookeeper", "late_watches", "clock_jump",
-    "late_proposal",
+    "late_proposal", "slow_links", "drop_connections", "cut_from_clients", "zookeeper_down",
 )  # fmt: skip
 KINDS = (*HOST_KINDS, *DISK_KINDS)
 SYNCED_KINDS = (*KINDS, POWER_CUT)  # power may go only where each append is synced: without, Kafka promises nothing
@@ -23,6 +23,8 @@ PATIENCE_S = 5.0  # to wait for a moment
 SOON_S = 0.005  # after it
 SLOW_DISK = 30.0  # times slower
 LATE_ANSWERS_S = 0.5  # at most: a clean stop must not pause acknowledgements for longer than a second
+SLOW_LINK_S = 2.0  # at most
+DROPS = 5  # at most
 BEFORE_PROPOSAL_S = 1.5  # a leader that has not heard a follower for a little longer takes it out of the ISR
 STRIKING_KINDS = (POWER_CUT, DISK_FAILS, DISK_FULL)  # they begin within the call that makes their moment
 
@@ -168,6 +170,43 @@ class Faults:
         self._tell(f"{source} reaches {target} again")
         self._cluster.network.heal(source, target)
 
+    async def slow_links(self, host: Host, chance: Random) -> None:
+        """To and from some brokers and clients, or one way."""
+        peers = [peer for peer in self._cluster.network.peers_of(host.name) if chance.random() < 0.5]
+        delay_s, ways = chance.uniform(0.01, SLOW_LINK_S), chance.choice(["to", "from", "to and from"])
+        links = [(host.name, peer) for peer in peers] if "to" in ways else []
+        links += [(peer, host.name) for peer in peers] if "from" in ways else []
+        self._tell(f"links of {host.name} {ways} {', '.join(peers)} are {delay_s:.1f} s slower")
+        slow = self._cluster.delays.slow
+        slow.update(dict.fromkeys(links, delay_s))
+        await asyncio.sleep(chance.uniform(0, 12.0))
+        self._tell(f"links of {host.name} are as quick as before")
+        for link in links:
+            slow.pop(link, None)  # another fault may have ended it
+
+    async def drop_connections(self, host: Host, chance: Random) -> None:
+        """Both ends live, and do not know what the other one has received."""
+        for _ in range(chance.randint(1, DROPS)):
+            count = self._cluster.network.drop(host.name, lambda: chance.random() < 0.5)
+            self._tell(f"{host.name} loses {count} connections")
+            await asyncio.sleep(chance.uniform(0, 2.0))
+
+    async def cut_from_clients(self, host: Host, chance: Random) -> None:
+        """Other brokers are reached. Answers may be lost alone."""
+        network, brokers = self._cluster.network, self._cluster.names
+        clients = [peer for peer in network.peers_of(host.name) if peer not in brokers and chance.random() < 0.7]
+        links = [(host.name, client) for client in clients]
+        links += [(client, host.name) for client in clients] if chance.random() < 0.5 else []
+        self._tell(
+            f"{host.name} {'does not reach' if len(links) == len(clients) else 'is cut off from'} {', '.join(clients)}"
+        )
+        for link in links:
+            network.cut(*link)
+        await asyncio.sleep(chance.uniform(0, 12.0))
+        self._tell(f"{host.name} reaches its clients again")
+        for link in links:
+            network.heal(*link)
+
     async def late_proposal(self, host: Host, chance: Random) -> None:
         """A broker loses a follower. When it is about to propose an ISR without it, it reaches the controller late."""
         controller = self._cluster.controller_name()
@@ -197,6 +236,14 @@ class Faults:
         self._tell(f"{host.name} reaches ZooKeeper again")
         self._cluster.network.heal(host.name, ZOOKEEPER)
         self._cluster.network.heal(ZOOKEEPER, host.name)
+
+    async def zookeeper_down(self, host: Host, chance: Random) -> None:
+        """For all brokers. Sessions live on: the next leader of the ensemble gives each its whole time."""
+        self._tell("ZooKeeper is down")
+        self._cluster.ensemble.is_down = True
+        await asyncio.sleep(chance.uniform(0, 12.0))
+        self._tell("ZooKeeper is up again")
+        self._cluster.ensemble.is_down = False
 
     async def late_watches(self, host: Host, chance: Random) -> None:
         """Answers of ZooKeeper arrive late, in order."""

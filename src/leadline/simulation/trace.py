@@ -33,6 +33,7 @@ class TraceEvent(NamedTuple):
     tp: TopicPartition | None = None
     offset: Offset | None = None  # that was acknowledged
     is_warning: bool = False
+    is_detail: bool = False
 
 
 class Trace(logging.Handler):
@@ -65,8 +66,9 @@ class Trace(logging.Handler):
         if process is not None and record.name.startswith("leadline"):
             tps = (tp for tp in self._simulation.all_partitions if re.search(rf"\b{re.escape(str(tp))}\b", message))
             where = _place(record.pathname, record.lineno, sys._getframe())
-            name, is_warning = process.name.partition(".")[0], record.levelno >= logging.WARNING
-            self._add(name, message, where=where, tp=next(tps, None), is_warning=is_warning)
+            name, level = process.name.partition(".")[0], record.levelno
+            is_warning, is_detail = level >= logging.WARNING, level <= logging.DEBUG
+            self._add(name, message, where=where, tp=next(tps, None), is_warning=is_warning, is_detail=is_detail)
 
     def _requested(self, operations: Sequence[Operation]) -> None:
         frame: FrameType | None = sys._getframe()
@@ -125,10 +127,10 @@ def _place(path: str, line: int, frame: FrameType | None) -> str:
 def story_of(events: Iterable[TraceEvent], violation: str) -> Iterator[str]:
     """The lines of the trace: those about the partition of the violation, and those about the whole cluster."""
     relevant = list(_relevant(list(events), violation))
-    left_out = len(relevant) - MOST_LINES
-    if left_out > 0:
-        yield f"{'...':>10}  {left_out} earlier lines"
-    for event in relevant[-MOST_LINES:]:
+    told = _shortened(relevant)
+    if len(told) < len(relevant):
+        yield f"{'...':>10}  {len(relevant) - len(told)} other lines"
+    for event in told:
         line = f"{event.at_s:8.3f} s  {event.process:<12} {event.text}"
         place = f"[{event.where}]" if event.where else ""
         if len(line) + len(place) + 2 <= WIDTH:
@@ -138,15 +140,24 @@ def story_of(events: Iterable[TraceEvent], violation: str) -> Iterator[str]:
             yield f"{'':25}{place}"
 
 
+def _shortened(events: Sequence[TraceEvent]) -> Sequence[TraceEvent]:
+    """At most MOST_LINES of them: details are left out first, then the earliest decisions, and faults at last."""
+    for is_dispensable in (lambda e: e.is_detail, lambda e: e.where, lambda e: True):
+        excess = len(events) - MOST_LINES
+        dispensable = [n for n, event in enumerate(events) if is_dispensable(event)]
+        left_out = set(dispensable[: max(excess, 0)])
+        events = [event for n, event in enumerate(events) if n not in left_out]
+    return events
+
+
 def _relevant(events: Sequence[TraceEvent], violation: str) -> Iterator[TraceEvent]:
     names = sorted({str(event.tp) for event in events if event.tp is not None})
     name = next((name for name in names if re.search(rf"\b{re.escape(name)}\b", violation)), None)
-    record = re.search(rf"\b{re.escape(name)} @ (\d+)", violation) if name is not None else None
-    offset = int(record.group(1)) if record is not None else None
+    acknowledgement = None if name is None else _acknowledgement(events, name, violation)
     last_text = ""
     for event in events:
-        if event.offset is not None:  # an acknowledgement: of this very record, if it is known
-            is_shown = str(event.tp) == name and (offset is None or event.offset == offset)
+        if event.offset is not None:
+            is_shown = event is acknowledgement
         elif event.tp is not None:
             is_shown = str(event.tp) == name
         else:
@@ -154,3 +165,13 @@ def _relevant(events: Sequence[TraceEvent], violation: str) -> Iterator[TraceEve
         if is_shown and f"{event.process} {event.text}" != last_text:
             last_text = f"{event.process} {event.text}"
             yield event
+
+
+def _acknowledgement(events: Sequence[TraceEvent], name: str, violation: str) -> TraceEvent | None:
+    """Of the batch with the very record of the violation; the last one of the partition if no record is named."""
+    acknowledged = [event for event in events if event.offset is not None and str(event.tp) == name]
+    record = re.search(rf"\b{re.escape(name)}\b[^@]* @ (\d+)", violation)
+    if record is None:
+        return acknowledged[-1] if acknowledged else None
+    offset = int(record.group(1))
+    return next((event for event in acknowledged if event.offset is not None and event.offset >= offset), None)

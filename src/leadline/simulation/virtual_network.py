@@ -1,8 +1,8 @@
-"""A network between hosts that delays, reorders between connections, cuts links one way or both, and heals.
+"""A network between hosts that delays, reorders between connections, drops connections, cuts links, and heals them.
 
 A connection is two streams of bytes. Each stream keeps its order. What is sent over a link that is cut is not lost: as
-with TCP it is sent again, and arrives when the link has healed. A host that is down is silent; a process that was
-killed on a host that is up resets its connections.
+with TCP it is sent again, and arrives when the link has healed. A connection that is dropped loses what is on its way.
+A host that is down is silent; a process that was killed on a host that is up resets its connections.
 """
 
 import asyncio
@@ -276,6 +276,10 @@ class _Connection:
     def __init__(self, client: Process | None, server: Process | None, to_server: Stream, to_client: Stream) -> None:
         self.client, self.server, self.to_server, self.to_client = client, server, to_server, to_client
 
+    def reset(self) -> None:
+        self.to_server.reset()
+        self.to_client.reset()
+
 
 class VirtualNetwork:
     """`delay_s`: from one host to another, for one piece of a stream."""
@@ -325,9 +329,21 @@ class VirtualNetwork:
             del self.listening[address]
         for connection in self._connections:
             if connection.client is process or connection.server is process:
-                connection.to_server.reset()
-                connection.to_client.reset()
+                connection.reset()
         self._forget_dead()
+
+    def drop(self, host: str, is_dropped: Callable[[], bool]) -> int:
+        """Connections of a host, as a router between both ends would. Returns how many."""
+        dropped = [c for c in self._connections if host in (c.to_server.source, c.to_server.target) and is_dropped()]
+        for connection in dropped:
+            connection.reset()
+        self._forget_dead()
+        return len(dropped)
+
+    def peers_of(self, host: str) -> list[str]:
+        """Brokers and clients at the other ends of its connections."""
+        links = {(c.to_server.source, c.to_server.target) for c in self._connections}
+        return sorted({source if target == host else target for source, target in links if host in (source, target)})
 
     def _forget_dead(self) -> None:
         self._connections = [c for c in self._connections if not (c.to_server.is_closed and c.to_client.is_closed)]

@@ -120,6 +120,26 @@ def test_a_killed_process_resets_its_connections_and_a_host_without_power_is_sil
     run(test)
 
 
+def test_a_dropped_connection_loses_what_is_on_its_way_and_both_ends_notice() -> None:
+    async def test(world: World) -> None:
+        client = await world.connected()
+        (server,) = world.accepted
+        assert world.network.peers_of("server") == ["client"]
+        assert world.network.drop("client", lambda: False) == world.network.drop("elsewhere", lambda: True) == 0
+        client.transport.write(b"request")
+        server.send(b"response")
+        assert world.network.drop("server", lambda: True) == 1
+        await asyncio.sleep(0.1)
+        assert client.is_lost
+        assert client.data == b""
+        with pytest.raises(ConnectionResetError):
+            server.recv_into(bytearray(100))
+        assert world.network.peers_of("server") == []
+        await world.host("client").connect(Received, "server", 9092)  # it still listens
+
+    run(test)
+
+
 def test_a_full_stream_makes_the_sender_wait() -> None:
     async def test(world: World) -> None:
         await world.connected()
