@@ -15,7 +15,8 @@ from leadline.simulation.simulation import Simulation
 from tests.sim import planted_bugs
 from tests.sim.planted_bugs import PlantedBug
 
-SCENARIOS = Path(__file__).parent / "scenarios"
+SCENARIOS = Path(__file__).parent / "scenarios"  # each finds a planted bug
+REPAIRED = Path(__file__).parent / "repaired"  # each broke a law once, by a mistake of the product
 SEEDS = 6  # `--long` plays more
 LONG_SEEDS = 200
 SEARCHED_SEEDS = 2000  # for a planted bug, with `--long`
@@ -24,6 +25,11 @@ SEARCHED_SEEDS = 2000  # for a planted bug, with `--long`
 def test_no_seed_breaks_a_law(is_long: bool, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["sim", "--seeds", str(LONG_SEEDS if is_long else SEEDS)]) == 0, capfd.readouterr()[0]
     assert "no violations" in capfd.readouterr()[0]
+
+
+@pytest.mark.parametrize("path", sorted(REPAIRED.glob("*.json")), ids=lambda path: path.stem)
+def test_what_was_repaired_stays_repaired(path: Path) -> None:
+    assert Simulation(scenario_from(path.read_text())).run().violations == []
 
 
 def test_the_same_seed_gives_the_same_steps_in_another_process() -> None:
