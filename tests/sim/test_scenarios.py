@@ -154,3 +154,31 @@ def test_the_disk_of_each_broker_fills_up_fails_and_is_lost_and_what_was_acknowl
     for line in ("broker-1 is full", "broker-1 has room again", "broker-2 fails", "broker-2 has no log directory left"):
         assert line in story_lines
     assert "broker-3 is killed, and its disk is lost" in story_lines
+
+
+def test_links_connections_and_zookeeper_fail_and_clients_go_on_afterwards() -> None:
+    simulation = Simulation(Scenario(1, is_synced=False, faults=(), clients=()))
+    faults, host = simulation.faults, simulation.cluster.hosts[1]
+
+    async def story(cluster: VirtualCluster, client: SimulatedClient) -> None:
+        await create_on(client, [1, 2, 3])
+        for fault in (faults.slow_links, faults.drop_connections, faults.cut_from_clients, faults.zookeeper_down):
+            playing = asyncio.ensure_future(fault(host, Random(1)))
+            while not playing.done():
+                simulation.invariants.acknowledged(TP, await produce(client))
+                await asyncio.sleep(0.5)
+            await playing
+            simulation.invariants.acknowledged(TP, await produce(client))
+        await until(lambda: len({other.log_end(TP) for other in cluster.hosts.values()}) == 1)
+
+    play_simulation(simulation, story)
+    assert simulation.cluster.delays.slow == {}
+    story_lines = "\n".join(simulation.story)
+    for line in (
+        "links of broker-1",
+        "broker-1 loses",
+        "does not reach client",
+        "reaches its clients again",
+        "ZooKeeper is down",
+    ):
+        assert line in story_lines

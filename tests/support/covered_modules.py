@@ -117,7 +117,6 @@ COVERED_BY = {
     "simulation/disk_faults.py": "unit/simulation/test_scenario.py",
     "simulation/faults.py": "unit/simulation/test_scenario.py",
     "simulation/group_offsets.py": "sim/test_simulation.py",
-    "simulation/invariants.py": "sim/test_simulation.py",
     "simulation/outcome.py": "sim/test_simulation.py",
     "simulation/ports.py": "unit/simulation/test_virtual_disk.py",
     "simulation/simulation.py": "sim/test_simulation.py",

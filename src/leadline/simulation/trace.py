@@ -127,10 +127,10 @@ def _place(path: str, line: int, frame: FrameType | None) -> str:
 def story_of(events: Iterable[TraceEvent], violation: str) -> Iterator[str]:
     """The lines of the trace: those about the partition of the violation, and those about the whole cluster."""
     relevant = list(_relevant(list(events), violation))
-    told = _shortened(relevant)
-    if len(told) < len(relevant):
-        yield f"{'...':>10}  {len(relevant) - len(told)} other lines"
-    for event in told:
+    story = _shortened(relevant)
+    if len(story) < len(relevant):
+        yield f"{'...':>10}  {len(relevant) - len(story)} other lines"
+    for event in story:
         line = f"{event.at_s:8.3f} s  {event.process:<12} {event.text}"
         place = f"[{event.where}]" if event.where else ""
         if len(line) + len(place) + 2 <= WIDTH:

@@ -25,8 +25,8 @@ class Laws:
     """Three hosts on which no broker runs: their disks count."""
 
     def __init__(self) -> None:
-        self.cluster, self.told = VirtualCluster(1), list[str]()
-        self.invariants = Invariants(self.cluster, self.told.append)
+        self.cluster, self.story = VirtualCluster(1), list[str]()
+        self.invariants = Invariants(self.cluster, self.story.append)
         self._write(znodes.CONTROLLER_EPOCH, znodes.encode_controller_epoch(CONTROLLER_EPOCH))
 
     def _write(self, path: str, data: bytes) -> None:
@@ -49,7 +49,7 @@ class Laws:
 
     @property
     def broken(self) -> list[str]:
-        assert self.told == [f"VIOLATION  {text}" for text in self.invariants.violations]
+        assert self.story == [f"VIOLATION  {text}" for text in self.invariants.violations]
         return [text.split(":")[0] for text in self.invariants.violations]
 
 
