@@ -30,10 +30,10 @@ START_MS = 1_700_000_000_000
 
 class ManualClock:
     def __init__(self, now_ms: int = START_MS) -> None:
-        self.ms = now_ms
+        self.ms, self.ahead_ms = now_ms, 0  # the wall clock may be ahead of the one that never goes back
 
     def now_ms(self) -> int:
-        return self.ms
+        return self.ms + self.ahead_ms
 
     def monotonic_s(self) -> float:
         return self.ms / 1000

@@ -66,7 +66,7 @@ def explain(hosted: HostedPartition, me: BrokerId, now_ms: int) -> dict[str, obj
         "size_bytes": log.size,
         "epochs": [list(entry) for entry in log.epochs.entries],
         "leads": None if hosted.leader_state is None else _explain_leader(hosted.leader_state),
-        "follows": None if hosted.follower_state is None else _explain_follower(hosted.follower_state, now_ms),
+        "follows": None if hosted.follower_state is None else _explain_follower(hosted.follower_state),
         "offline": log.why_offline or None,
         "history": hosted.history.as_values(),
     }
@@ -93,6 +93,6 @@ def _progress(id: BrokerId, follower: FollowerProgress, log_end: Offset) -> dict
     return {"id": id, "log_end": follower.log_end, "fetched_ms": fetched_ms, "caught_up_ms": caught_up_ms}
 
 
-def _explain_follower(following: FollowerState, now_ms: int) -> dict[str, object]:
-    is_idle = now_ms < following.rests_until_ms or following.state is FetchState.FAILED
-    return {"state": following.state.name, "offset": following.offset, "why": following.why if is_idle else ""}
+def _explain_follower(following: FollowerState) -> dict[str, object]:
+    is_in_trouble = following.rest_ms > 0 or following.state is FetchState.FAILED
+    return {"state": following.state.name, "offset": following.offset, "why": following.why if is_in_trouble else ""}

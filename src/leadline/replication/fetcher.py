@@ -23,6 +23,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from math import inf
 
 from leadline.cluster.broker_client import EncodeRequest, LeaderClient, PeerLost
 from leadline.errors import LogDirFailed, TopicAuthorizationFailed, UnexpectedAppendOffset, WireError
@@ -92,7 +93,7 @@ class Fetcher:
         self._held_back: set[TopicPartition] = set()  # by the throttle, or by a flush
         self._unflushed: set[Log] = set()  # logs with appends that await a flush
         self._flush_ended = asyncio.Event()
-        self._all_due_ms = 0  # when all partitions were last due
+        self._all_due_ms = -inf  # when all partitions were last due
         self.changing = asyncio.Lock()
         self._session = FetchSession()
         self._was_refused = False  # the last response was an error
@@ -150,6 +151,10 @@ class Fetcher:
             self._client.close()
             self._client = None
 
+    def _now_ms(self) -> int:
+        """By the clock that never goes back: a rest must not last longer because somebody set the other one."""
+        return int(self._clock.monotonic_s() * 1000)
+
     # Requests
 
     async def _run(self) -> None:
@@ -157,7 +162,7 @@ class Fetcher:
             self._wake_up.clear()
             if self._unflushed:
                 await self._wait_for_flushes()
-            now_ms = self._clock.now_ms()
+            now_ms = self._now_ms()
             due = self._take_due(now_ms)
             requests = next_requests(
                 {tp: self.followed[tp].state for tp, is_fetched in due.items() if is_fetched},
@@ -240,7 +245,7 @@ class Fetcher:
             log.info("broker %d is not answering: %s", self.leader, why)
             self._why = why
         self._session.failed()
-        now_ms = self._clock.now_ms()
+        now_ms = self._now_ms()
         for tp in (*self._session.positions, *requests.offsets):
             self._due[tp] = None
             if (followed := self.followed.get(tp)) is not None:
@@ -267,7 +272,7 @@ class Fetcher:
                     tp = TopicPartition(topic.name, part.partition_index)
                     followed = self.followed.get(tp)
                     if followed is not None and tp in questions:
-                        state, now_ms = followed.state, self._clock.now_ms()
+                        state, now_ms = followed.state, self._now_ms()
                         effects = state.received_offset(
                             questions[tp], part.error_code, part.offset, followed.replica.log, now_ms
                         )
@@ -327,7 +332,7 @@ class Fetcher:
         """How long the leader may wait: until a partition has rested, or may be no longer held back."""
         if not self._resting and not self._held_back:
             return max(self._settings.broker.replica_fetch_wait_max_ms, 1)
-        rests_ms = [end_ms - self._clock.now_ms() for end_ms in self._resting.values()]
+        rests_ms = [end_ms - self._now_ms() for end_ms in self._resting.values()]
         rests_ms += [HELD_BACK_MS] if self._held_back else []
         return max(min([self._settings.broker.replica_fetch_wait_max_ms, *rests_ms]), 1)
 
@@ -338,7 +343,7 @@ class Fetcher:
 
     def _on_response(self, frame: memoryview) -> EncodeRequest | None:
         """Apply a response, and return the next request. None: the task goes over the whole response."""
-        now_ms = self._clock.now_ms()
+        now_ms = self._now_ms()
         if len(frame) > YIELD_BYTES or self._needs_task(now_ms):
             return None
         response = follower_fetch.parse_response(frame)
@@ -395,13 +400,13 @@ class Fetcher:
         diverging = part.diverging_epoch
         end = EpochEnd(diverging.epoch, diverging.end_offset) if diverging.end_offset >= 0 else None
         answer = FetchAnswer(part.error_code, part.high_watermark, part.log_start_offset, end, len(records) > 0)
-        effects = followed.state.received(position, answer, hosted_log, self._clock.now_ms())
+        effects = followed.state.received(position, answer, hosted_log, self._now_ms())
         await self._carry_out(tp, followed, effects, records)
         if hosted_log.awaits_flush:
             self._unflushed.add(hosted_log)
         if effects.append:
             if is_named(hosted_log.config.follower_replication_throttled_replicas, tp.partition, self._me().id):
-                self._throttle.record(len(records), self._clock.now_ms())
+                self._throttle.record(len(records), self._now_ms())
             self._appended_bytes += len(records)
             if self._appended_bytes >= YIELD_BYTES:
                 self._appended_bytes = 0
@@ -416,7 +421,7 @@ class Fetcher:
             try:
                 await self._effects.truncate_and_apply(tp, followed, effects, records)
             except (WireError, LogDirFailed) as error:
-                state.append_failed(error, self._clock.now_ms())
+                state.append_failed(error, self._now_ms())
                 log.warning("%s is not fetched from broker %d: %s", tp, self.leader, error)
         if state.state is FetchState.FAILED:
             log.warning("%s is no longer fetched from broker %d: %s", tp, self.leader, state.why)

@@ -101,7 +101,7 @@ class FollowerState:
     partition: int = 0
     backoff_ms: int = BACKOFF_MS  # replica.fetch.backoff.ms
     leader_high_watermark: Offset = UNDEFINED  # as of its last answer
-    rests_until_ms: int = 0  # after an error
+    rests_until_ms: int = 0  # after an error, by the monotonic clock
     rest_ms: int = 0  # how long it last did, since the leader's last good answer; replica.fetch.backoff.ms at most
     why: str = ""  # it rests, or failed
 

@@ -179,10 +179,11 @@ class Simulation:
             for tp, slowest_s in self.history.slowest_s.items()
             if self.scenario.is_gentle and slowest_s > CLEAN_STOP_PAUSE_S
         ]
+        written = {attempt.tp for attempt in self.history.attempts}  # a scenario may have no producer
         return paused + [
             f"stalled: nothing was acknowledged in {tp} since {self.history.acknowledged_s.get(tp, 0):.3f} s"
             for tp in self.partitions
-            if self.history.acknowledged_s.get(tp, 0) < healed_s + SETTLE_S - 10
+            if tp in written and self.history.acknowledged_s.get(tp, 0) < healed_s + SETTLE_S - 10
         ]
 
     def _unsettled(self, workloads: Sequence[Workload]) -> list[str]:

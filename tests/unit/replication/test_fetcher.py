@@ -23,7 +23,7 @@ from leadline.wire.messages import FetchRequest, FetchResponse, ListOffsetsReque
 from tests.support import in_memory
 from tests.support.brokers import joined
 from tests.support.hosted import TP, Partition, partition
-from tests.support.logs import at_offset, batch, offsets_in, whole_log
+from tests.support.logs import ManualClock, at_offset, batch, offsets_in, whole_log
 from tests.support.waiting import eventually
 
 LEADER, SESSION, TOPIC_ID = 2, 77, TopicId(int=9)
@@ -171,6 +171,25 @@ def test_after_an_error_the_partition_rests_and_then_fetches_again(tmp_path: Pat
         await eventually(lambda: following.rests_until_ms > 0)
         assert at.offsets == []
         at.at.context.clock.ms += 1000  # type: ignore[attr-defined]
+        at.leader.put(nothing())
+        at.leader.put(records(0))
+        await eventually(lambda: at.offsets == [0, 1])
+
+    run(tmp_path, test)
+
+
+def test_a_wall_clock_that_jumps_back_an_hour_does_not_make_it_rest_for_an_hour(tmp_path: Path) -> None:
+    async def test(at: FetcherBench) -> None:
+        clock = at.at.context.clock
+        assert isinstance(clock, ManualClock)
+        at.leader.put(nothing())
+        at.leader.put(Part(partition_index=0, error_code=NotLeaderOrFollower.code, high_watermark=-1, records=b""))
+        await at.follow()
+        following = at.at.hosted.follower_state
+        assert following is not None
+        await eventually(lambda: following.rests_until_ms > 0)
+        clock.ms += 1000
+        clock.ahead_ms = -3_600_000
         at.leader.put(nothing())
         at.leader.put(records(0))
         await eventually(lambda: at.offsets == [0, 1])

@@ -44,7 +44,7 @@ def violations(history: ClientHistory, records: StoredRecords, brokers: Sequence
     yield from topics.misplaced_topics(history, records.cluster)
     yield from topics.unhealthy_partitions(records.cluster)
     yield from topics.left_over_replicas(records.cluster, {b.metadata.me.id: list(b.replicas.hosted) for b in brokers})
-    yield from (f"stalled: {tp} is still moving" for tp in records.moves)
+    yield from (f"unfinished move: {tp} is still moving" for tp in records.moves)
     yield from replicas.different_replicas(brokers)
     yield from replicas.open_transactions(brokers)
     yield from replicas.inconsistent_epochs(brokers)

@@ -30,9 +30,9 @@ def unhealthy_partitions(cluster: Mapping[TopicPartition, PartitionAtRest]) -> I
     """Once faults are over, each partition has a leader, and all of its replicas are in sync."""
     for tp, state in sorted(cluster.items()):
         if state.leader == NO_LEADER:
-            yield f"stalled: {tp} has no leader"
+            yield f"no leader: {tp} has none"
         elif sorted(state.isr) != sorted(state.replicas):
-            yield f"stalled: {tp} has {sorted(state.isr)} in sync of {sorted(state.replicas)}"
+            yield f"out of sync: {tp} has {sorted(state.isr)} in sync of {sorted(state.replicas)}"
 
 
 def left_over_replicas(
