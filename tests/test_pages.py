@@ -42,7 +42,7 @@ NOT_RUN = {
         "needs Docker",
     ],
     "docs/METRICS.md": ["needs Apache Kafka's tools; tests/unit/api/test_broker_loggers.py sends these requests"],
-    "docs/MIGRATION.md": ["needs three brokers of Apache Kafka; tests/conformance/test_migration_stories.py plays it"],
+    "docs/MIGRATION.md": ["needs three brokers of Apache Kafka; tests/conformance/test_migration_stories.py does it"],
     "docs/OUTPUT.md": ["needs jq"],
     "docs/JOBS.md": ["needs Spark and some minutes; tests/spark runs the demo"],
     "docs/PIPELINE.md": ["needs Spark; tests/spark runs these jobs"],

@@ -77,8 +77,11 @@ class UnannouncedChanges:
 
     async def _check(self, path: str) -> None:
         node = await self._tree.get(path)
-        if (None if node is None else (node.czxid, node.version)) != self._versions.get(path):
-            log.info("%s has changed without a notification", path)
-            await self._changed(path)
-            if path not in self._versions:
-                self._read(path, node)  # it has no follower, or it is gone
+        followed = self._versions.get(path)
+        if (None if node is None else (node.czxid, node.version)) == followed:
+            return
+        level = logging.DEBUG if node is None else logging.INFO  # a topic's node is always deleted without one
+        log.log(level, "%s has changed without a notification", path)
+        await self._changed(path)
+        if self._versions.get(path) == followed:
+            self._read(path, node)  # nobody has read it again: it has no follower, such as the node of a deleted topic

@@ -1,8 +1,8 @@
 """The last log lines of the brokers, kept for a test that fails. The logging of the test itself is unchanged.
 
 All clusters of a process share one filter, on each logger of Leadline that exists when the first of them starts. It
-lets those lines through that would have been logged without it, and nothing more. A line belongs to the broker whose
-thread logged it.
+lets those lines through that would have been logged without it, and nothing more: a test may change levels meanwhile.
+A line belongs to the broker whose thread logged it.
 """
 
 import logging
@@ -26,8 +26,8 @@ class _Filter(logging.Filter):
         for name in sorted(name for name in logging.root.manager.loggerDict if name.startswith(f"{PACKAGE}.")):
             logger = logging.getLogger(name)
             self._levels[name] = logger.level
-            if logger.getEffectiveLevel() > logging.INFO:
-                logger.setLevel(logging.INFO)
+            if logger.getEffectiveLevel() > logging.DEBUG:
+                logger.setLevel(logging.DEBUG)  # the test may ask for these lines later
             logger.addFilter(self)
 
     def remove(self) -> None:
@@ -37,8 +37,9 @@ class _Filter(logging.Filter):
         self._levels.clear()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        for lines in list(self.listeners):
-            lines.add(record)
+        if record.levelno >= logging.INFO:
+            for lines in list(self.listeners):
+                lines.add(record)
         level = self._levels.get(record.name) or logging.getLogger(PACKAGE).getEffectiveLevel()
         return record.levelno >= level
 

@@ -67,6 +67,19 @@ def test_what_has_not_changed_is_not_read_again() -> None:
     run_on_store(test)
 
 
+def test_a_node_without_a_follower_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(store: Store, tree: CountingTree) -> None:
+        async def read_nothing(_: str) -> None: ...
+
+        monkeypatch.setattr(store, "read", read_nothing)
+        await tree.delete(f"{NODES}/a")
+        await tree.set(f"{NODES}/b", b"1")
+        assert await store.check() == ["a", "b"]
+        assert await store.check(2) == []
+
+    run_on_store(test)
+
+
 def test_nodes_that_are_set_created_deleted_or_replaced_are_read_again_once() -> None:
     async def test(store: Store, tree: CountingTree) -> None:
         await tree.set(f"{NODES}/a", b"1")

@@ -43,29 +43,42 @@ def test_only_the_last_ones_are_kept(lines: BrokerLogLines, logger: logging.Logg
     assert lines.last(1)[0].endswith(f"  {KEPT + 4}")
 
 
-def test_a_line_that_would_not_have_been_logged_is_still_not_logged(
-    lines: BrokerLogLines, logger: logging.Logger
-) -> None:
+@pytest.fixture
+def logged(logger: logging.Logger) -> Iterator[list[str]]:
+    """The lines that a handler of the test gets."""
+
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            logged.append(record.getMessage())
+            messages.append(record.getMessage())
 
-    logged: list[str] = []
+    messages: list[str] = []
     handler = Handler()
     logger.addHandler(handler)
-    try:
-        logger.info("quiet")
-        logger.warning("loud")
-    finally:
-        logger.removeHandler(handler)
+    yield messages
+    logger.removeHandler(handler)
+
+
+def test_a_line_that_would_not_have_been_logged_is_still_not_logged(
+    lines: BrokerLogLines, logger: logging.Logger, logged: list[str]
+) -> None:
+    logger.info("quiet")
+    logger.warning("loud")
     assert logged == ["loud"]
     assert [line.rpartition("  ")[2] for line in lines.last()] == ["quiet", "loud"]
+
+
+def test_a_test_that_asks_for_more_gets_more(lines: BrokerLogLines, logger: logging.Logger, logged: list[str]) -> None:
+    logging.getLogger(log_lines.PACKAGE).setLevel(logging.DEBUG)
+    logger.debug("detail")
+    logger.info("fact")
+    assert logged == ["detail", "fact"]
+    assert [line.rpartition("  ")[2] for line in lines.last()] == ["fact"]
 
 
 def test_the_last_listener_restores_the_levels(lines: BrokerLogLines, logger: logging.Logger) -> None:
     other = BrokerLogLines(ManualClock())
     other.start()
     lines.stop()
-    assert logger.getEffectiveLevel() == logging.INFO
+    assert logger.getEffectiveLevel() == logging.DEBUG
     other.stop()
     assert (logger.getEffectiveLevel(), logger.filters) == (logging.WARNING, [])

@@ -187,7 +187,7 @@ def test_ids_come_out_as_ids() -> None:
     assert decode(FetchRequest, to_bytes(request, 13), 13).topics[0].topic_id == topic_id
 
 
-def test_bytes_behind_the_end_are_refused() -> None:
+def test_bytes_after_the_end_are_refused() -> None:
     data = to_bytes(OffsetCommitRequest(), 9)
-    with pytest.raises(MalformedRequest, match=f"OffsetCommitRequest v9: at byte {len(data)}: 2 bytes behind the end"):
+    with pytest.raises(MalformedRequest, match=f"OffsetCommitRequest v9: at byte {len(data)}: 2 bytes after the end"):
         decode(OffsetCommitRequest, data + b"xx", 9)

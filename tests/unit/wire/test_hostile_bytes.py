@@ -126,7 +126,7 @@ HEARTBEAT = b"\2g" + b"\0\0\0\1" + b"\2m" + b"\0"  # as far as its tagged fields
         (HeartbeatRequest, 4, b"\x82\x80\2" + b"x" * 40_000, 3, "a string of 32769 bytes, and 32767 are the limit"),
         (HeartbeatRequest, 4, HEARTBEAT + b"\1\0\5ab", 12, "a length of 5, but 2 bytes are left"),
         (HeartbeatRequest, 4, HEARTBEAT + b"\xff\xff\xff\xff\7", 14, "a length of 2147483647, but 0 bytes are left"),
-        (HeartbeatRequest, 4, HEARTBEAT + b"\0x", 10, "1 bytes behind the end"),
+        (HeartbeatRequest, 4, HEARTBEAT + b"\0x", 10, "1 bytes after the end"),
         (SyncGroupRequest, 0, b"\0\1g\0\0\0\1\0\1m\0\0\0\1\0\1m\x80\0\0\0", 21, "a negative length: -2147483648"),
     ],
 )
