@@ -62,7 +62,7 @@ class BrokerChannel:
     def __init__(
         self, broker: RegisteredBroker, connect: Connect, events: BrokerEvents, timeout_s: float, *, is_new: bool
     ) -> None:
-        self.broker, self._events, self._timeout_s = broker, events, timeout_s
+        self.broker, self._connect, self._events, self._timeout_s = broker, connect, events, timeout_s
         self._loop = asyncio.get_running_loop()
         self._detector = FailureDetector(self._loop.time(), has_answered=not is_new)
         self._client = connect(broker, self._probe)
@@ -82,6 +82,11 @@ class BrokerChannel:
         """The connection broke: does the broker still run?"""
         if not self._task.done():
             self.send(Probe())
+
+    def reconnect(self, broker: RegisteredBroker) -> None:
+        """The same run of the broker has other endpoints. A request under way is repeated there."""
+        self._client.close()
+        self.broker, self._client = broker, self._connect(broker, self._probe)
 
     def give_up(self) -> None:
         """The broker is silent, and most of the others answer: it counts as gone from now on."""

@@ -26,7 +26,10 @@ class BrokerChannels:
         self._listening = {broker.epoch for broker in state.brokers.values()}
 
     def update(self, state: ControllerState) -> None:
-        """Opens channels to new brokers, and closes those to brokers that left or registered again."""
+        """Opens channels to new brokers, and closes those to brokers that left or registered again.
+
+        A broker whose endpoints changed is reached at the new ones.
+        """
         registered = {broker.id: broker for broker in (*state.gone.values(), *state.brokers.values())}
         for id, channel in list(self._channels.items()):
             if id not in registered or registered[id].epoch != channel.broker.epoch:
@@ -36,6 +39,8 @@ class BrokerChannels:
             if id not in self._channels:
                 is_new = broker.epoch not in self._listening
                 self._channels[id] = BrokerChannel(broker, self._connect, self._events, timeout_s, is_new=is_new)
+            elif self._channels[id].broker != broker:
+                self._channels[id].reconnect(broker)
 
     def send(self, request: BrokerRequest) -> None:
         if (channel := self._channels.get(request.broker)) is not None:

@@ -239,6 +239,7 @@ class Controller:
             with suppress(NodeExists):
                 await self.tree.create(znodes.FEATURE, znodes.NO_FEATURES)
         state = ControllerState(self.me, epoch)
+        await self._watch_brokers()
         state.brokers = {broker.id: broker for broker in await tree_reader.brokers(self.tree)}
         stored = await self._read_topics(await self.tree.children(znodes.TOPICS) or [])
         for topic in await tree_reader.with_states(self.tree, stored):
@@ -372,8 +373,14 @@ class Controller:
             self._events.put_once(path, partial(self._topic_changed, path.removeprefix(f"{znodes.TOPICS}/")))
 
     async def _tree_changed(self, path: str) -> None:
+        if path == znodes.BROKER_IDS:
+            await self._watch_brokers()
         await self._in_turns(await TREE_EVENTS[path](self.tree, self._elected))
         await self._carry_out()
+
+    async def _watch_brokers(self) -> None:
+        """Before they are read: a broker that changes its listeners writes to its registration."""
+        await self._watches.watch_brokers(await self.tree.children(znodes.BROKER_IDS) or [])
 
     async def _topics_changed(self) -> None:
         names = await self.tree.children(znodes.TOPICS) or []

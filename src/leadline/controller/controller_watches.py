@@ -1,11 +1,14 @@
-"""The watches of an elected controller. Each reports the path of the node that it watches, and nothing more."""
+"""The watches of an elected controller. Each reports a path, and nothing more: that of the node that it watches.
+
+The watch on a registration reports /brokers/ids, since one event reads all brokers.
+"""
 
 from collections.abc import Awaitable, Callable, Collection
 
 from leadline.controller import tree_reader
 from leadline.controller.tree_events import CHILDREN_EVENTS, NODE_EVENTS
 from leadline.coordination import znodes
-from leadline.coordination.tree import Event, Tree, TreeWatch
+from leadline.coordination.tree import Event, Tree, TreeWatch, child_of
 
 
 class ControllerWatches:
@@ -13,9 +16,10 @@ class ControllerWatches:
         self._tree, self._changed = tree, changed
         self._watches: list[TreeWatch] = []
         self._topics: dict[str, TreeWatch] = {}
+        self._brokers: dict[str, TreeWatch] = {}
 
     async def watch_all(self) -> None:
-        """Sets all watches, except those on the nodes of single topics."""
+        """Sets all watches, except those on the nodes of single topics and brokers."""
         tree = self._tree
         watches = [tree.watch_children(path, self._on(path)) for path in (znodes.TOPICS, *CHILDREN_EVENTS)]
         watches += [tree.watch(path, self._on(path)) for path in NODE_EVENTS]
@@ -40,8 +44,19 @@ class ControllerWatches:
         for name in [name for name in self._topics if name not in names]:
             self._topics.pop(name).cancel()
 
+    async def watch_brokers(self, names: Collection[str]) -> None:
+        """`names`: of the nodes of all registered brokers. The watches on others are cancelled."""
+        for name in [name for name in self._brokers if name not in names]:
+            self._brokers.pop(name).cancel()
+        await tree_reader.gather(self._watch_broker, [name for name in names if name not in self._brokers])
+
+    async def _watch_broker(self, name: str) -> None:
+        path = child_of(znodes.BROKER_IDS, name)
+        self._brokers[name] = await self._tree.watch(path, self._on(znodes.BROKER_IDS))
+
     def cancel(self) -> None:
-        for watch in (*self._watches, *self._topics.values()):
+        for watch in (*self._watches, *self._topics.values(), *self._brokers.values()):
             watch.cancel()
         self._watches.clear()
         self._topics.clear()
+        self._brokers.clear()

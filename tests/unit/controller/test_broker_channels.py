@@ -11,6 +11,7 @@ from leadline.controller.broker_channels import BrokerChannels
 from leadline.controller.effects import BrokerRequest, Request
 from leadline.controller.silence_monitor import NoSilenceMonitor
 from leadline.controller.state import ControllerState, RegisteredBroker
+from leadline.coordination.registration import RegisteredEndpoint
 from leadline.model import BrokerId
 from leadline.wire.classes import Message
 from leadline.wire.messages import UpdateMetadataRequest
@@ -97,6 +98,24 @@ def test_a_broker_that_registers_again_gets_a_new_connection_and_one_that_left_l
         assert cluster.client(3).is_closed
         await cluster.close()
         assert all(client.is_closed for client in cluster.clients)
+
+    asyncio.run(asyncio.wait_for(scenario(), TEST_S))
+
+
+def test_a_broker_with_other_endpoints_is_reached_there_and_a_request_under_way_is_repeated() -> None:
+    async def scenario() -> None:
+        cluster = FakeCluster(broker(1))
+        cluster.channels.update(cluster.state)
+        cluster.client(1).error = PeerLost("its listener is closed")
+        cluster.channels.send(BrokerRequest(1, REQUEST))
+        await asyncio.sleep(0)
+        moved = RegisteredBroker(1, 1, (RegisteredEndpoint("PLAINTEXT", "there", 9092, "PLAINTEXT"),))
+        cluster.state.brokers[1] = moved
+        for _ in range(2):
+            cluster.channels.update(cluster.state)
+        await cluster.until("answered", 1)
+        assert [(client.broker, client.is_closed) for client in cluster.clients] == [(broker(1), True), (moved, False)]
+        await cluster.close()
 
     asyncio.run(asyncio.wait_for(scenario(), TEST_S))
 

@@ -118,6 +118,9 @@ def live_settings(session_timeout_ms: int = 60_000) -> LiveSettings:
     )
 
 
+ENDPOINT_OF_1 = RegisteredEndpoint("PLAINTEXT", "localhost", 9001, "PLAINTEXT")
+
+
 class FixedMonitor:
     """What a monitor would say."""
 
@@ -244,6 +247,20 @@ def test_what_a_dead_broker_led_is_led_by_another(tmp_path: Path) -> None:
         await cluster.register(1)
         await cluster.idle()
         assert cluster.brokers[1].holds[T0].leader == 2
+
+    run(tmp_path, test)
+
+
+def test_a_registration_that_changes_reaches_the_metadata_of_all_brokers(tmp_path: Path) -> None:
+    async def test(cluster: ThreeBrokers) -> None:
+        await cluster.create("t", (1, 2))
+        extra = RegisteredEndpoint("EXTRA", "there", 7, "SSL")
+        for endpoints in ((ENDPOINT_OF_1, extra), (ENDPOINT_OF_1,)):
+            await cluster.tree.set(znodes.broker_path(1), encode_registration(Registration(endpoints, 0)))
+            await cluster.idle()
+            for broker in cluster.brokers.values():
+                assert list(broker.metadata.brokers[1].endpoints) == [endpoint.listener for endpoint in endpoints]
+        assert (await cluster.state()).leader == 1, "it never left"
 
     run(tmp_path, test)
 

@@ -57,6 +57,29 @@ def test_a_topic_is_watched_once_and_until_it_is_no_longer_kept() -> None:
     run_on_tree(scenario)
 
 
+def test_a_registration_that_changes_reports_that_the_brokers_did_until_the_broker_has_left() -> None:
+    async def scenario(tree: Tree) -> None:
+        changed: list[str] = []
+        watches = ControllerWatches(tree, changed.append)
+        paths = [znodes.broker_path(id) for id in (1, 2)]
+        for path in paths:
+            await tree.create(path)
+        for _ in range(2):
+            await watches.watch_brokers(["1", "2"])
+        for path in paths:
+            await tree.set(path, b"1")
+        assert changed == [znodes.BROKER_IDS] * 2
+        await watches.watch_brokers(["2"])
+        for path in paths:
+            await tree.set(path, b"2")
+        assert changed == [znodes.BROKER_IDS] * 3
+        watches.cancel()
+        await tree.set(paths[1], b"3")
+        assert changed == [znodes.BROKER_IDS] * 3
+
+    run_on_tree(scenario)
+
+
 def test_nothing_is_reported_after_the_watches_are_cancelled() -> None:
     async def scenario(tree: Tree) -> None:
         changed: list[str] = []
