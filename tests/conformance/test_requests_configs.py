@@ -1,5 +1,6 @@
 """DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, answered as Kafka does; and what a change brings about."""
 
+import socket
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -15,10 +16,12 @@ from leadline.wire.messages import (
     IncrementalAlterConfigsResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    MetadataRequest,
+    MetadataResponse,
     ProduceRequest,
     ProduceResponse,
 )
-from tests.conformance.both import Both, Side, produced
+from tests.conformance.both import Both, Connection, Side, produced
 from tests.support.logs import START_MS, batch
 from tests.support.waiting import until
 
@@ -27,6 +30,7 @@ pytestmark = pytest.mark.conformance
 TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 SETTLED_S = 60
+INVALID_REQUEST = 42
 RESOURCE = DescribeConfigsRequest.DescribeConfigsResource
 Setting = tuple[str, str | None]
 Op = tuple[str, int, str | None]
@@ -413,3 +417,83 @@ def test_log_levels_are_described_and_changed_as_kafka_does(both: Both, version:
     for name in ("", "x"):
         incrementally(both, version, (LOGGER, name), ("root", SET, "INFO"))
     assert alter(both, 2, (LOGGER, "1"), ("root", SET, "INFO")) == [42]
+
+
+def test_listeners_are_added_and_removed_as_kafka_does(both: Both) -> None:
+    """Requests and answers alike, and what a client sees: listeners that are open, and what each of them advertises."""
+    first = {side: value_of(side, "listeners") for side in both.sides}
+    ports = {side: free_port(side.host) for side in both.sides}
+    protocols = "PLAINTEXT:PLAINTEXT,SSL:SSL,EXTRA:PLAINTEXT"
+    mechanisms = "listener.name.plaintext.sasl.enabled.mechanisms"
+
+    def extra(side: Side) -> str:
+        return f"{first[side]},EXTRA://{side.host}:{ports[side]}"
+
+    def change(*settings: tuple[str, Callable[[Side], str] | str | None], code: int = 0) -> None:
+        for only_check in (True, False):
+            assert change_listeners(both, *settings, only_check=only_check) == [code], settings
+
+    change(("listeners", extra), code=INVALID_REQUEST)
+    change(("listeners", extra), ("listener.security.protocol.map", protocols))
+    until(lambda: all(advertised(side, ports[side]) == [(side.host, ports[side])] for side in both.sides))
+    change(("listener.security.protocol.map", protocols.replace("EXTRA:PLAINTEXT", "EXTRA:SSL")), code=INVALID_REQUEST)
+    change(("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT"), code=INVALID_REQUEST)
+    change(("listeners", lambda side: f"EXTRA://{side.host}:{ports[side]}"), code=INVALID_REQUEST)
+    change(("listeners", "nonsense"), code=INVALID_REQUEST)
+    change(("control.plane.listener.name", "EXTRA"), code=INVALID_REQUEST)
+    change(("inter.broker.listener.name", "EXTRA"), code=INVALID_REQUEST)
+    change(("advertised.listeners", lambda side: f"{first[side]},OTHER://there.example:7"), code=INVALID_REQUEST)
+    change((mechanisms, "PLAIN"), ("listeners", lambda side: first[side]), code=INVALID_REQUEST)
+    change(("advertised.listeners", lambda side: f"PLAINTEXT://{side.bootstrap},EXTRA://there.example:7"))
+    until(lambda: all(advertised(side, ports[side]) == [("there.example", 7)] for side in both.sides))
+    change(("listeners", lambda side: first[side]), code=INVALID_REQUEST)
+    connections = [socket.create_connection((side.host, ports[side]), SETTLED_S) for side in both.sides]
+    change(("listeners", None), ("advertised.listeners", None), ("listener.security.protocol.map", None))
+    for connection in connections:
+        assert connection.recv(1) == b""
+        connection.close()
+    until(lambda: all(advertised(side, ports[side]) is None for side in both.sides))
+    until(lambda: all(advertised(side, side.port) == [(side.host, side.port)] for side in both.sides))
+
+
+def value_of(side: Side, name: str) -> str:
+    resource = RESOURCE(resource_type=BROKER, resource_name="1", configuration_keys=[name])
+    (result,) = side.ask(DescribeConfigsResponse, DescribeConfigsRequest(resources=[resource]), 4).results
+    return str(result.configs[0].value)
+
+
+def free_port(host: str) -> int:
+    with socket.create_server((host, 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def advertised(side: Side, port: int) -> list[tuple[str, int]] | None:
+    """The brokers that a client of a listener learns of. None: nobody listens."""
+    try:
+        connection = Connection(side.host, port)
+    except ConnectionRefusedError:
+        return None
+    answer = connection.ask(MetadataResponse, MetadataRequest(topics=[]), 9)
+    connection.close()
+    return [(broker.host, broker.port) for broker in answer.brokers]
+
+
+def change_listeners(
+    both: Both, *settings: tuple[str, Callable[[Side], str] | str | None], only_check: bool
+) -> list[int]:
+    def request(side: Side) -> IncrementalAlterConfigsRequest:
+        configs = [
+            IncrementalAlterConfigsRequest.AlterableConfig(
+                name=name,
+                config_operation=DELETE if value is None else SET,
+                value=value(side) if callable(value) else value,
+            )
+            for name, value in settings
+        ]
+        changed = IncrementalAlterConfigsRequest.AlterConfigsResource(
+            resource_type=BROKER, resource_name="1", configs=configs
+        )
+        return IncrementalAlterConfigsRequest(resources=[changed], validate_only=only_check)
+
+    answer = both.ask_and_compare(IncrementalAlterConfigsResponse, request, 1)
+    return [response.error_code for response in answer.responses]

@@ -305,8 +305,8 @@ async def _alter_broker(resource: Resource, edit: ConfigEdit, ctx: Context) -> N
         if not edit.keep:
             layers = replace(layers, dynamic_default={}) if for_all else replace(layers, dynamic_broker={})
         after = altered_broker(layers, changes, for_all=for_all)
-        if not for_all and any(name.startswith("listener.name.") for name in after):
-            ctx.services.check_security(replace(layers, dynamic_broker=after).settings())
+        if not for_all:
+            ctx.services.check_listeners(replace(layers, dynamic_broker=after).settings())
         return after
 
     altered()  # raises the error of the value, to any client, as in Kafka

@@ -73,7 +73,7 @@ class Services:
     is_alone: bool  # a single node, without a cluster
     peer_monitor: PeerMonitor | None = None  # None: a single node
     scram_users: ScramUserCredentials = field(default_factory=ScramUserCredentials)
-    check_security: Callable[[BrokerSettings], None] = lambda settings: None  # of listeners; raises InvalidSetting
+    check_listeners: Callable[[BrokerSettings], None] = lambda settings: None  # raises InvalidSetting
     read_stores_again: Callable[[], None] = lambda: None  # key and trust stores of listeners; raises NotApplicable
     tokens: TokenStore | None = None  # None: there are no delegation tokens
     acls: AclStore | None = None  # None: there is no authorizer, and all requests are allowed

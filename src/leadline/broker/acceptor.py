@@ -64,18 +64,34 @@ class Acceptor:
         self._network, self._quotas, self._rates, self._now = network, quotas, rates, now
         self._is_quiet, self._steps = is_quiet, steps
         self._listeners: list[BoundListener] = []
-        self._is_started = False
+        self._is_started = self._is_closed = False
         self._shortage: asyncio.TimerHandle | None = None  # set while accept fails
         self._shortage_logged_s = -SHORTAGE_LOG_SECONDS
 
     def listen(self, name: str, host: str, port: int) -> tuple[str, int]:
         """Bind a listener. As in Kafka, an empty host means all addresses. The address that it is bound to."""
+        sock = self._bind(name, host, port)
+        self._listeners.append(BoundListener(sock, name))
+        self.update()
+        return sock.address
+
+    def check_address(self, name: str, host: str, port: int) -> None:
+        """OSError if a listener could not be bound to it now."""
+        self._bind(name, host, port).close()
+
+    def _bind(self, name: str, host: str, port: int) -> ListeningSocket:
         try:
-            sock = self._network.listen(host, port, max(self._quotas.limits.socket_listen_backlog_size, 1))
+            if self._is_closed:
+                raise OSError(errno.ESHUTDOWN, "the broker stops")
+            return self._network.listen(host, port, max(self._quotas.limits.socket_listen_backlog_size, 1))
         except OSError as error:
             raise OSError(error.errno, f"cannot listen on {host or '*'}:{port} ({name}): {error.strerror}") from None
-        self._listeners.append(BoundListener(sock, name))
-        return sock.address
+
+    def stop_listening_on(self, name: str) -> None:
+        """Closes a listener. Connections that it has accepted stay."""
+        for listening in [listening for listening in self._listeners if listening.name == name]:
+            self._listeners.remove(listening)
+            self._close(listening)
 
     def start(self, accepted: Accepted) -> None:
         """`accepted` is called for each connection."""
@@ -107,17 +123,20 @@ class Acceptor:
         self.update()
 
     def close(self) -> None:
-        self._is_started = False
+        self._is_started, self._is_closed = False, True
         for listening in self._listeners:
-            self._watch(listening, False)
-            listening.sock.close()
-            if listening.timer is not None:
-                listening.timer.cancel()
-            if listening.delayed is not None:
-                listening.delayed[0].close()
+            self._close(listening)
         self._listeners.clear()
         if self._shortage is not None:
             self._shortage.cancel()
+
+    def _close(self, listening: BoundListener) -> None:
+        self._watch(listening, False)
+        listening.sock.close()
+        if listening.timer is not None:
+            listening.timer.cancel()
+        if listening.delayed is not None:
+            listening.delayed[0].close()
 
     def _schedule(self, listening: BoundListener) -> None:
         if listening.is_due:

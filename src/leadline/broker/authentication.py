@@ -151,17 +151,26 @@ class Logins:
     """
 
     def __init__(self, time: Time, read_file: ReadFile, by_listener: Mapping[str, ListenerSecurity]) -> None:
-        self._time, self._read_file, self.by_listener = time, read_file, dict(by_listener)
-        loop = asyncio.get_running_loop()
-        self._buffers = TlsBuffers() if by_listener else None
-        self.steps = StepScheduler(loop)  # for unauthenticated peers
+        self._time, self._read_file = time, read_file
+        self.steps = StepScheduler(asyncio.get_running_loop())  # for unauthenticated peers
         self._threads = WorkerThreads(HANDSHAKE_THREADS, "handshake")
-        self._memories = {
-            name: LoginMemory(loop.call_soon, security.max_receive_bytes) for name, security in by_listener.items()
-        }
+        self._buffers: TlsBuffers | None = None  # there is no protected listener yet
+        self._memories: dict[str, LoginMemory] = {}
+        self.use(by_listener)
         self.successful: Counter[str] = Counter()  # logins, by listener
         self.failed: Counter[str] = Counter()
         self._waiting: dict[Connection, float] = {}  # with the time at which they came, the first one first
+
+    def use(self, by_listener: Mapping[str, ListenerSecurity]) -> None:
+        """New connections are protected like this."""
+        self.by_listener = dict(by_listener)
+        if by_listener and self._buffers is None:
+            self._buffers = TlsBuffers()
+        call_soon = asyncio.get_running_loop().call_soon
+        self._memories = {
+            name: self._memories.get(name) or LoginMemory(call_soon, security.max_receive_bytes)
+            for name, security in by_listener.items()
+        }
 
     def protect(self, sock: Socket, listener: str) -> Socket:
         """The socket through which a new connection speaks."""

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import Counter
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 
 from leadline.api.context import Services
@@ -17,6 +18,8 @@ from leadline.broker.access_control import acl_store, security_warnings, start_f
 from leadline.broker.authentication import Logins
 from leadline.broker.broker_lifecycle import BrokerLifecycle
 from leadline.broker.delegation_tokens import start_following_tokens, token_store
+from leadline.broker.dynamic_listeners import DynamicListeners
+from leadline.broker.endpoints import Endpoints
 from leadline.broker.identity import Identity, identify, properties_of
 from leadline.broker.inter_broker import InterBroker
 from leadline.broker.jaas_file import jaas_sections
@@ -38,7 +41,7 @@ from leadline.broker.reconfiguration import (
 from leadline.broker.requests import Requests
 from leadline.cluster.dynamic_configs import DynamicConfigs
 from leadline.cluster.failure_detector import silence_s
-from leadline.cluster.metadata_cache import BrokerInfo, Endpoint, MetadataCache
+from leadline.cluster.metadata_cache import NO_BROKER_EPOCH, BrokerInfo, Endpoint, MetadataCache
 from leadline.cluster.peer_monitor import PeerMonitor
 from leadline.cluster.peers import Peers
 from leadline.config.broker import BrokerSettings
@@ -51,10 +54,9 @@ from leadline.controller.controller_election import ControllerElection, resign_o
 from leadline.controller.leadership import Leadership
 from leadline.controller.log_dir_reconciliation import OUR_STOP, LogDirReconciliation, first_producer_id
 from leadline.controller.silence_monitor import NoSilenceMonitor
-from leadline.coordination import registration, znodes
 from leadline.coordination.config_changes import ConfigChanges
-from leadline.coordination.membership import make_persistent_nodes
-from leadline.coordination.registration import Registration, encode_registration
+from leadline.coordination.membership import make_persistent_nodes, register
+from leadline.coordination.registration import Registration
 from leadline.coordination.tree import SessionState, Tree
 from leadline.coordinator.group_coordinator import GroupCoordinator
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
@@ -87,6 +89,7 @@ class Broker:
     configs: DynamicConfigs
     client_configs: QuotaStore
     securities: ListenerSecurities
+    endpoints: Endpoints
     replicas: Replicas
     controller: Controller
     peers: Peers
@@ -122,6 +125,7 @@ class Broker:
         self.session_events: Counter[SessionState] = Counter()  # of its session with ZooKeeper
         self._presence: Presence | None = None  # in a cluster
         self.addresses: dict[str, Endpoint] = {}  # where it listens, by listener
+        self._warnings: set[str] = set()  # about listeners, each logged once
         self._running = AsyncExitStack()
 
     async def start(self) -> None:
@@ -146,8 +150,11 @@ class Broker:
             per_address = await connections_per_address(self.settings.broker, self.ports.network)
             limits, rates = limits_of(self.settings.current, per_address), connection_rates(self.settings.current)
             self.net = Net(limits, self.ports.network, self.clock.monotonic_s, logins, rates)
+            self.endpoints = Endpoints(self.settings, self.net, self.addresses)
+            self._listeners = DynamicListeners(self.settings, self.net, self.securities, self.endpoints)
+            self._listeners.on_change.append(self._listeners_changed)
             stack.callback(self.net.stop_listening)
-            self._listen()
+            self.endpoints.open()
             self._build(identity)
             await make_persistent_nodes(self.tree)
             await self._credentials.oauth.start(stack)
@@ -226,25 +233,28 @@ class Broker:
 
     # Listeners
 
-    def _listen(self) -> None:
-        for listener in self.settings.listeners.bound:
-            host, port = self.net.listen(listener.name, listener.host, listener.port)
-            self.addresses[listener.name] = Endpoint(host, port)
-
     @property
     def advertised(self) -> dict[str, Endpoint]:
         """The endpoints that clients get, by listener."""
-        host = self.ports.network.host_name()
-        return {
-            listener.name: Endpoint(listener.host or host, listener.port or self.addresses[listener.name].port)
-            for listener in self.settings.listeners.advertised
-        }
+        return self.endpoints.advertised
+
+    async def _listeners_changed(self) -> None:
+        """The controller reads the registration again, and all brokers learn of its endpoints."""
+        self._warn_of_what_is_open()
+        await self._credentials.oauth.update(self.securities.by_listener)
+        self.metadata.me = replace(self.metadata.me, endpoints=self.advertised)
+        if self._presence is not None:
+            self._presence.update(self._registration())
+        elif self.metadata.broker_epoch != NO_BROKER_EPOCH:
+            await register(self.tree, self.metadata.me.id, self._registration(), ())
 
     def _warn_of_what_is_open(self) -> None:
         acls = self.services.acls
         authorizer = None if acls is None else acls.authorizer
         for sentence in security_warnings(self.settings.current, authorizer, self.addresses):
-            log.warning("%s", sentence)
+            if sentence not in self._warnings:
+                self._warnings.add(sentence)
+                log.warning("%s", sentence)
 
     # The parts
 
@@ -290,7 +300,7 @@ class Broker:
             is_alone=self.is_alone,
             peer_monitor=monitor,
             scram_users=self._credentials.users,
-            check_security=self.securities.check,
+            check_listeners=self._listeners.check,
             read_stores_again=self.securities.read_again,
             tokens=self._credentials.tokens,
             quotas=self.client_configs.quotas,
@@ -329,7 +339,7 @@ class Broker:
     async def _load(self) -> None:
         """Settings, then logs. A single node then makes its tree agree with its log directories."""
         throttles = self.replicas.throttles
-        changes = Reconfiguration(self.settings, self.configs, self.dirs, self.net, throttles, self.securities)
+        changes = Reconfiguration(self.settings, self.configs, self.dirs, self.net, throttles, self._listeners)
         await changes.start(self.tree, self.log_tasks, self.controller)
         await self.dirs.load()
         if self.is_alone:
@@ -342,8 +352,7 @@ class Broker:
     async def _lead_all(self, stack: AsyncExitStack) -> None:
         """It leads every partition that it holds before it serves a request."""
         stack.callback(self.net.stop_listening)
-        path, data = znodes.broker_path(self.metadata.me.id), encode_registration(self._registration())
-        self._registered((await self.tree.create(path, data, ephemeral=True, make_parents=True)).czxid)
+        self._registered(await register(self.tree, self.metadata.me.id, self._registration(), ()))
         await self.controller.start()
         await self.controller.settled()
 
@@ -382,13 +391,7 @@ class Broker:
             await presence.stop()
 
     def _registration(self) -> Registration:
-        me = self.metadata.me
-        protocols = {listener.name: listener.protocol.name for listener in self.settings.listeners.advertised}
-        endpoints = [
-            registration.RegisteredEndpoint(name, at.host, at.port, protocols[name])
-            for name, at in me.endpoints.items()
-        ]
-        return Registration(tuple(endpoints), self.clock.now_ms(), rack=me.rack)
+        return Registration(self.endpoints.registered, self.clock.now_ms(), rack=self.metadata.me.rack)
 
     def _registered(self, epoch: int) -> None:
         self.metadata.broker_epoch = self.replicas.alterations.broker_epoch = epoch

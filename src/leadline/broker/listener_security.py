@@ -89,6 +89,15 @@ class Credentials:
         return None if self.tokens is None else self.tokens.credential(id, mechanism)
 
 
+@dataclass(frozen=True, slots=True)
+class ProtectionChange:
+    """The protection of listeners under other settings. None of it is in force before `use`."""
+
+    stores: Mapping[str, ListenerTls]  # of listeners that are new, or for which the settings name others than now
+    added: Mapping[str, ListenerSecurity] = field(default_factory=dict)
+    removed: tuple[str, ...] = ()
+
+
 class ListenerSecurities:
     """`by_listener` has the listeners that are not PLAINTEXT, by their names.
 
@@ -98,14 +107,11 @@ class ListenerSecurities:
     def __init__(self, settings: BrokerSettings, credentials: Credentials, read: ReadFile) -> None:
         """Raises InvalidSetting."""
         self._credentials, self._read = credentials, read
-        listeners = [
-            listener for listener in settings.listeners.bound if listener.protocol is not SecurityProtocol.PLAINTEXT
-        ]
         self._inter_broker = settings.listeners.inter_broker.name
-        self._tls = {
-            listener.name: self._load_tls(listener, settings) for listener in listeners if listener.protocol.tls
-        }
-        self.by_listener = {listener.name: self._security(listener, settings) for listener in listeners}
+        self._tls: dict[str, ListenerTls] = {}
+        self.by_listener: dict[str, ListenerSecurity] = {}
+        self.between_brokers: dict[str, PeerSecurity] = {}
+        self.use(self.change(settings))
         self.between_brokers = {
             listener.name: self._peer_security(listener, settings) for listener in _used_by_brokers(settings)
         }
@@ -120,9 +126,8 @@ class ListenerSecurities:
             log.warning("listener %s: %s", listener.name, note)
         return tls
 
-    def _security(self, listener: Listener, settings: BrokerSettings) -> ListenerSecurity:
+    def _security(self, listener: Listener, settings: BrokerSettings, tls: ListenerTls | None) -> ListenerSecurity:
         config = settings.of_listener(listener.name)
-        tls = self._tls.get(listener.name)
         return ListenerSecurity(
             protocol=listener.protocol,
             tls=None if tls is None else tls.server_context,
@@ -145,10 +150,10 @@ class ListenerSecurities:
 
     def check(self, settings: BrokerSettings) -> None:
         """Whether listeners could be protected as these settings say. Raises InvalidSetting; nothing changes."""
-        self.changed_stores(settings)
+        change = self.change(settings)
         try:
             for name, security in self.by_listener.items():
-                if security.sasl is not None:
+                if security.sasl is not None and name not in change.removed:
                     listener = settings.listeners.named(name)
                     _sasl(listener, settings.of_listener(name), settings, self._credentials)
             for listener in _used_by_brokers(settings):
@@ -157,12 +162,33 @@ class ListenerSecurities:
         except InvalidSetting as error:
             raise NotApplicable(str(error)) from None
 
-    def changed_stores(self, settings: BrokerSettings) -> dict[str, ListenerTls]:
-        """The stores of listeners for which these settings name others than now. Raises InvalidSetting."""
-        named = {name: _tls_settings(settings.listeners.named(name), settings) for name in self._tls}
-        return {
-            name: self._reloaded(name, named[name]) for name, tls in self._tls.items() if tls.settings != named[name]
-        }
+    def change(self, settings: BrokerSettings) -> ProtectionChange:
+        """How listeners are protected under these settings, where it differs from now. Raises InvalidSetting."""
+        self._credentials.oauth.forget_all_but(self.by_listener)  # an earlier change may not have been used
+        listeners = [
+            listener for listener in settings.listeners.bound if listener.protocol is not SecurityProtocol.PLAINTEXT
+        ]
+        stores = {}
+        for listener in listeners:
+            if listener.protocol.tls and (tls := self._changed_stores(listener, settings)) is not None:
+                stores[listener.name] = tls
+        names = {listener.name for listener in listeners}
+        return ProtectionChange(
+            stores,
+            added={
+                listener.name: self._security(listener, settings, stores.get(listener.name))
+                for listener in listeners
+                if listener.name not in self.by_listener
+            },
+            removed=tuple(name for name in self.by_listener if name not in names),
+        )
+
+    def _changed_stores(self, listener: Listener, settings: BrokerSettings) -> ListenerTls | None:
+        """None: they stay."""
+        tls, named = self._tls.get(listener.name), _tls_settings(listener, settings)
+        if tls is None:
+            return self._load_tls(listener, settings)
+        return self._reloaded(listener.name, named) if tls.settings != named else None
 
     def _reloaded(self, name: str, settings: TlsSettings) -> ListenerTls:
         return self._tls[name].reloaded(settings, self._read, inter_broker=name == self._inter_broker)
@@ -174,7 +200,7 @@ class ListenerSecurities:
         """
         present = {name: tls for name, tls in self._tls.items() if all(map(self._is_there, tls.settings.locations))}
         try:
-            self.use({name: self._reloaded(name, tls.settings) for name, tls in present.items()})
+            self.use(ProtectionChange({name: self._reloaded(name, tls.settings) for name, tls in present.items()}))
         except InvalidSetting as error:
             raise NotApplicable(str(error)) from None
 
@@ -187,10 +213,14 @@ class ListenerSecurities:
             pass  # loading the store reports the reason
         return True
 
-    def use(self, stores: Mapping[str, ListenerTls]) -> None:
-        """New connections get them; those that are there keep theirs. Nothing else can change on a listener."""
-        self._tls |= stores
-        for name, tls in stores.items():
+    def use(self, change: ProtectionChange) -> None:
+        """New connections get the stores; those that are there keep theirs. Else an open listener stays."""
+        self._tls |= change.stores
+        self.by_listener |= change.added
+        for name in change.removed:
+            del self.by_listener[name]
+            self._tls.pop(name, None)
+        for name, tls in change.stores.items():
             self.by_listener[name].tls = tls.server_context
             if name in self.between_brokers:
                 self.between_brokers[name].tls = tls.client_context

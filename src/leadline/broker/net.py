@@ -57,8 +57,24 @@ class Net:
 
     def listen(self, name: str, host: str, port: int) -> tuple[str, int]:
         """Bind a listener. As in Kafka, an empty host means all addresses. The address that it is bound to."""
+        address = self._acceptor.listen(name, host, port)
         self.rates.add_listener(name)
-        return self._acceptor.listen(name, host, port)
+        return address
+
+    def check_address(self, name: str, host: str, port: int) -> None:
+        """OSError if a listener could not be bound to it now."""
+        self._acceptor.check_address(name, host, port)
+
+    def stop_listening_on(self, name: str) -> None:
+        """Connections of the listener stay, so that it can be opened again."""
+        self._acceptor.stop_listening_on(name)
+
+    def forget_listener(self, name: str) -> None:
+        """Closes a listener and its connections."""
+        self._acceptor.stop_listening_on(name)
+        for connection in [connection for connection in self.connections if connection.listener == name]:
+            connection.close(f"listener {name} is removed", quiet=True)
+        self.rates.remove_listener(name)
 
     def start(self, serve: ServeFrame, completions: DeferredCompletions | None = None) -> None:
         """`completions`: the work that is deferred until the requests of one read are served."""

@@ -10,7 +10,7 @@ authorities of the system count.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -51,11 +51,31 @@ class OAuthTokens:
         self._endpoints: dict[str, JwksEndpoint] = {}  # by listener
         self._own: dict[str, TokenEndpoint] = {}  # by listener
         self._unsecured: set[str] = set()  # listeners
+        self._running: list[JwksEndpoint | TokenEndpoint] = []
 
     async def start(self, stack: AsyncExitStack) -> None:
+        stack.push_async_callback(self._stop)
+        await self.update(self._endpoints)
+
+    async def _stop(self) -> None:
+        for endpoint in self._running:
+            await endpoint.stop()
+
+    def forget_all_but(self, listeners: Collection[str]) -> None:
+        """Other listeners are closed, or were never opened."""
+        self._endpoints = {name: endpoint for name, endpoint in self._endpoints.items() if name in listeners}
+        self._unsecured.intersection_update(listeners)
+
+    async def update(self, listeners: Collection[str]) -> None:
+        """Has the endpoints of these listeners fetch their keys, and those of others end."""
+        self.forget_all_but(listeners)
         endpoints: list[JwksEndpoint | TokenEndpoint] = [*self._endpoints.values(), *self._own.values()]
-        for endpoint in endpoints:
-            stack.push_async_callback(endpoint.stop)
+        ended = [endpoint for endpoint in self._running if endpoint not in endpoints]
+        begun = [endpoint for endpoint in endpoints if endpoint not in self._running]
+        self._running = endpoints
+        for endpoint in ended:
+            await endpoint.stop()
+        for endpoint in begun:
             await endpoint.start()
 
     def exchanges_of(

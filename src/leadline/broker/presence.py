@@ -1,7 +1,8 @@
 """A broker's registration in the tree, and the controlled shutdown before it leaves.
 
 The registration ends with the session: other brokers then lead its partitions. It registers again as soon as it
-has a new session, with a new epoch, and the controller then sends it LeaderAndIsr.
+has a new session, with a new epoch, and the controller then sends it LeaderAndIsr. A broker that changes its listeners
+writes to its registration, which keeps its epoch.
 """
 
 import asyncio
@@ -41,6 +42,7 @@ class Presence:
         self._tree, self._me, self._registration, self._on_registered = tree, me, registration, registered
         self._files, self._directory = files, directory
         self._registered_in = 0  # the session
+        self._written: Registration | None = None  # in that session
         self._watch: TreeWatch | None = None
         self._again: asyncio.Task[None] | None = None
         self._is_connected = True
@@ -54,16 +56,18 @@ class Presence:
 
     async def begin(self) -> None:
         """NodeExists if another broker has this id."""
-        await self._register()
+        while self._written is not self._registration:
+            await self._register()
         self._watch = self._tree.watch_session(self._session)
 
     async def _register(self) -> None:
         session, files, directory = self._tree.session, self._files, self._directory
         before = await asyncio.to_thread(remembered_sessions, files, directory)
         await asyncio.to_thread(remember_sessions, files, directory, {*before, session})
-        epoch = await register(self._tree, self._me, self._registration, before)
+        registration = self._registration
+        epoch = await register(self._tree, self._me, registration, before)
         await asyncio.to_thread(remember_sessions, files, directory, [session])
-        self._registered_in = session
+        self._registered_in, self._written = session, registration
         log.info("broker %d is registered, with epoch %d", self._me, epoch)
         self._on_registered(epoch)
 
@@ -73,11 +77,20 @@ class Presence:
             self._hurry()
         if state is SessionState.EXPIRED:
             log.warning("the session expired: broker %d counts as gone until it has a new one", self._me)
-        elif state is SessionState.CONNECTED and (self._again is None or self._again.done()):
+        elif state is SessionState.CONNECTED:
+            self._begin_again()
+
+    def update(self, registration: Registration) -> None:
+        """Other endpoints: they are written soon."""
+        self._registration = registration
+        self._begin_again()
+
+    def _begin_again(self) -> None:
+        if self._again is None or self._again.done():
             self._again = asyncio.create_task(kept_running(self._register_again), name="registering again")
 
     async def _register_again(self) -> None:
-        while self._tree.session != self._registered_in:
+        while self._tree.session != self._registered_in or self._written is not self._registration:
             try:
                 await self._register()
             except NodeExists as error:  # of the session before, for a moment; or of another broker, for ever

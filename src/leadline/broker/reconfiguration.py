@@ -2,7 +2,8 @@
 
 Every part reads the settings at the time of use (`config/live_settings.py`). Four have to act on a change: the network
 has limits that it enforces by itself, the log directories restart timers, the replication throttles have windows, and
-the listeners read their key and trust stores again, which is how certificates are rotated.
+the listeners are opened, closed and registered, and read their key and trust stores again, which is how certificates
+are rotated.
     a change that cannot be obeyed changes nothing: the earlier settings hold
 """
 
@@ -12,10 +13,9 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 
 from leadline.broker.connection_quotas import LISTEN_BACKLOG, SEND_BUFFER_BYTES, ConnectionLimits
-from leadline.broker.listener_security import ListenerSecurities
+from leadline.broker.dynamic_listeners import DynamicListeners
 from leadline.broker.net import Net
 from leadline.cluster.dynamic_configs import BROKERS, TOPICS, DynamicConfigs
-from leadline.config.alter import check_listeners
 from leadline.config.broker import BrokerConfig, BrokerSettings, broker_settings
 from leadline.config.crosschecks import connections_per_ip
 from leadline.config.live_settings import LiveSettings
@@ -69,10 +69,10 @@ class Reconfiguration:
         dirs: LogDirs,
         net: Net,
         throttles: Throttles,
-        securities: ListenerSecurities,
+        listeners: DynamicListeners,
     ) -> None:
         self._settings, self._configs, self._dirs = settings, configs, dirs
-        self._net, self._throttles, self._securities = net, throttles, securities
+        self._net, self._throttles, self._listeners = net, throttles, listeners
         self._changing = asyncio.Lock()  # the later of two changes holds, whatever the lookup of a host takes
         self._without_effect: set[str] = set()  # settings that the cluster holds, each with the reason
 
@@ -104,17 +104,18 @@ class Reconfiguration:
         merged = layers.merged()
         changed = broker_settings(merged, layers.stored)
         self._report({text for text in changed.ignored if text.split(" ")[0] in layers.stored})
-        check_listeners(self._settings.current, changed)
         per_address = await connections_per_address(changed.broker, self._net.network)
-        limits, stores = limits_of(changed, per_address), self._securities.changed_stores(changed)
+        limits = limits_of(changed, per_address)
+        listeners = self._listeners.change(changed)  # the last step that may fail
         self._settings.replace(changed)
-        self._securities.use(stores)
         self._dirs.reconfigure()
         self._log_tasks.reconfigure()
         self._net.reconfigure(limits)
         _limit_replication(self._throttles, changed.broker, merged)
         for topic in self._configs.topics:
             self._dirs.update_config(topic)
+        if any(listeners):
+            await self._listeners.announce()
 
     def _report(self, without_effect: set[str]) -> None:
         """Once each, as long as the cluster holds them."""

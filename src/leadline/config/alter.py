@@ -11,21 +11,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from leadline.config.broker import BrokerSettings, kafka_table, row_of
+from leadline.config.broker import kafka_table, row_of
 from leadline.config.describe import ConfigLayers, Properties
+from leadline.config.listener_changes import LIMIT_SETTINGS, STORE_SETTINGS
 from leadline.config.settings import Mode, SettingRow, nearest
 from leadline.config.topic import LogConfig
 from leadline.config.values import ConfigType, InvalidSetting
 
 _LISTENER = "listener.name."
-_CLUSTER_WIDE_OF_LISTENERS = {"max.connections", "max.connection.creation.rate", "num.network.threads"}
-_PER_LISTENER_ONLY = {
-    f"ssl.{name}"
-    for name in """
-        keystore.type keystore.location keystore.password key.password keystore.key keystore.certificate.chain
-        truststore.type truststore.location truststore.password truststore.certificates
-    """.split()
-}
 _THREADS = (
     "num.io.threads",
     "num.replica.fetchers",
@@ -119,9 +112,8 @@ def check_broker(layers: ConfigLayers, proposed: Properties, *, for_all: bool = 
     for name, text in proposed.items():
         _check_dynamic(name, text, for_all)
     after = replace(layers, dynamic_default=proposed) if for_all else replace(layers, dynamic_broker=proposed)
-    before, now = layers.settings(), after.settings()
+    after.settings()  # raises if they contradict each other
     _check_threads(layers.merged(), after.merged())
-    check_listeners(before, now)
 
 
 def _check_dynamic(name: str, text: str, for_all: bool) -> None:
@@ -131,9 +123,9 @@ def _check_dynamic(name: str, text: str, for_all: bool) -> None:
     of_listener = name.startswith(_LISTENER)
     if not of_listener and row.mode is Mode.READ_ONLY:
         raise InvalidSetting(f"{name}={_shown(row, text)}: cannot change while the broker runs")
-    if name in _PER_LISTENER_ONLY:
+    if name in STORE_SETTINGS:
         raise InvalidSetting(f"{name}={_shown(row, text)}: can change only as {_LISTENER}<listener>.{name}")
-    per_broker = row.name not in _CLUSTER_WIDE_OF_LISTENERS if of_listener else row.mode is Mode.PER_BROKER
+    per_broker = row.name not in LIMIT_SETTINGS if of_listener else row.mode is Mode.PER_BROKER
     if for_all and per_broker:
         raise InvalidSetting(f"{name}={_shown(row, text)}: must be set for each broker separately")
     row.read(text)
@@ -153,15 +145,4 @@ def _check_threads(before: Properties, after: Properties) -> None:
         if new != old and not max(1, old // 2) <= new <= old * 2:
             raise InvalidSetting(
                 f"{name}={new}: must be between {max(1, old // 2)} and {old * 2}, half and double of the current value"
-            )
-
-
-def check_listeners(before: BrokerSettings, after: BrokerSettings) -> None:
-    """Listeners cannot change: the broker opens and registers them when it starts."""
-    for name in ("listeners", "advertised.listeners", "listener.security.protocol.map"):
-        old, new = before.properties.get(name), after.properties.get(name)
-        if old != new:
-            raise InvalidSetting(
-                f"{name}={new}: not supported: listeners cannot change while the broker runs; set it in "
-                "server.properties and restart"
             )

@@ -67,7 +67,10 @@ async def generate_broker_id(tree: Tree, reserved_broker_max_id: int) -> BrokerI
 
 
 async def register(tree: Tree, broker: BrokerId, registration: Registration, remembered: Collection[int]) -> int:
-    """Returns the broker's epoch. `remembered`: its earlier sessions. NodeExists if another broker has this id."""
+    """Returns the broker's epoch. `remembered`: its earlier sessions. NodeExists if another broker has this id.
+
+    A node of this session is kept, and so is its epoch. If the broker has other endpoints now, they are written to it.
+    """
     path, data = znodes.broker_path(broker), encode_registration(registration)
     while True:
         try:
@@ -77,7 +80,12 @@ async def register(tree: Tree, broker: BrokerId, registration: Registration, rem
         if node is None:
             continue  # it was deleted in between
         if node.owner == tree.session:
-            return node.czxid
+            if node.data == data:
+                return node.czxid
+            with suppress(NoNode, BadVersion, ConnectionLost):  # read it again
+                await tree.set(path, data, node.version)
+                return node.czxid
+            continue
         if node.owner not in remembered or not _has_endpoints(broker, node, registration):
             raise NodeExists(path, f"broker {broker} is alive in session {node.owner:#x}: {node.data[:300]!r}")
         with suppress(NoNode, BadVersion, NodeExists, ConnectionLost):  # the node has changed: read it again

@@ -40,6 +40,9 @@ class ConnectionRates:
     def add_listener(self, listener: str) -> None:
         self._listeners.setdefault(listener, Rate(*self._window))
 
+    def remove_listener(self, listener: str) -> None:
+        del self._listeners[listener]
+
     def listener_delay_ms(self, listener: str, now_ms: int) -> int:
         """How long the acceptor waits before it continues with a connection."""
         for_broker = 0

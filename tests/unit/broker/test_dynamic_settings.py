@@ -14,6 +14,7 @@ import pytest
 from leadline.broker.broker import Broker
 from leadline.broker.net import Net
 from leadline.config.broker import kafka_table
+from leadline.config.listener_changes import LISTENER_SETTINGS
 from leadline.config.security import SecurityConfig
 from leadline.config.settings import Mode, Support
 from leadline.config.topic import LogConfig
@@ -60,9 +61,7 @@ BROKER: dict[str, tuple[str, Look, object]] = {
     "log.cleaner.delete.retention.ms": ("77", lambda broker: pass_over(broker).config.delete_retention_ms, 77),
 }
 ELSEWHERE = {
-    "listeners": "refused while a broker runs",
-    "advertised.listeners": "refused while a broker runs",
-    "listener.security.protocol.map": "refused while a broker runs",
+    **dict.fromkeys(LISTENER_SETTINGS, "by test_dynamic_listeners"),
     "num.recovery.threads.per.data.dir": "of use at the start alone",
     "sasl.mechanism.inter.broker.protocol": "of use at the start alone, in Kafka too",
     **dict.fromkeys(

@@ -14,6 +14,7 @@ from leadline.broker.kerberos_logins import KerberosLogins
 from leadline.broker.listener_security import (
     Credentials,
     ListenerSecurities,
+    ProtectionChange,
     decoy_key,
     login_module,
 )
@@ -347,13 +348,13 @@ def test_only_listeners_whose_settings_change_get_other_stores(tmp_path: Path) -
     before = listeners.by_listener["SSL"].tls
     properties = {name.replace("__", "."): text for name, text in settings.items()}
     properties["listeners"] = f"PLAINTEXT://:9092,{properties['listeners']}"
-    assert listeners.changed_stores(broker_settings(properties)) == {}
+    assert listeners.change(broker_settings(properties)) == ProtectionChange({})
     write(tmp_path / "other.pem", authority().issue("localhost"))
     properties["listener.name.ssl.ssl.keystore.location"] = str(tmp_path / "other.pem")
-    stores = listeners.changed_stores(broker_settings(properties))
+    change = listeners.change(broker_settings(properties))
     assert listeners.by_listener["SSL"].tls is before
-    listeners.use(stores)
-    assert listeners.by_listener["SSL"].tls is stores["SSL"].server_context
+    listeners.use(change)
+    assert listeners.by_listener["SSL"].tls is change.stores["SSL"].server_context
 
 
 @pytest.mark.parametrize(

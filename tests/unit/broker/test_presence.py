@@ -11,11 +11,12 @@ from leadline.broker import presence
 from leadline.broker.presence import Presence
 from leadline.cluster.broker_client import PeerLost
 from leadline.config.broker import BrokerConfig
-from leadline.coordination.registration import Registration
-from leadline.coordination.tree import Created, SessionState
+from leadline.coordination.registration import RegisteredEndpoint, Registration, decode_registration
+from leadline.coordination.tree import Created, Node, NodeExists, SessionExpired, SessionState
 from leadline.errors import NotController
 from leadline.runtime.ports import OsFiles
 from leadline.wire.messages import ControlledShutdownRequest, ControlledShutdownResponse
+from tests.support.waiting import eventually
 
 ME, EPOCH = 1, 7
 DONE = ControlledShutdownResponse()
@@ -36,6 +37,26 @@ class FakeTree:
 
     def cancel(self) -> None:
         pass
+
+
+class RegistrationTree(FakeTree):
+    """Has the node of a registration. The first writes to it fail."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures, self.node = failures, Node(b"", 0, EPOCH, 0, self.session)
+
+    async def create(self, path: str, *_: object, **__: object) -> Created:
+        raise NodeExists(path, "it is there")
+
+    async def get(self, path: str) -> Node:
+        return self.node
+
+    async def set(self, path: str, data: bytes, version: int) -> int:
+        if self.failures:
+            self.failures -= 1
+            raise SessionExpired(path, "it cannot be written for now")
+        self.node = self.node._replace(data=data, version=version + 1)
+        return self.node.version
 
 
 class ScriptedController:
@@ -106,3 +127,24 @@ def test_controlled_shutdown_is_requested_from_the_next_controller(
 def test_controlled_shutdown_ends_when_the_session_is_lost(tmp_path: Path, then: SessionState) -> None:
     assert not handed_over(tmp_path, ScriptedController(None), then, retries=1000)
     assert not handed_over(tmp_path, ScriptedController(None), before=then, retries=1000)
+
+
+@pytest.mark.parametrize("failures", [0, 2])
+def test_other_endpoints_are_written_although_the_tree_fails_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int
+) -> None:
+    monkeypatch.setattr(presence, "RETRY_SECONDS", 0.001)
+    epochs: list[int] = []
+
+    async def main() -> None:
+        tree = RegistrationTree(0)
+        broker = Presence(cast(Any, tree), ME, Registration((), 0), OsFiles(), str(tmp_path), epochs.append)
+        await broker.begin()
+        tree.failures = failures
+        moved = Registration((RegisteredEndpoint("EXTRA", "there", 7, "SSL"),), 1)
+        broker.update(moved)
+        await eventually(lambda: decode_registration(ME, tree.node.data) == moved)
+        await eventually(lambda: epochs == [EPOCH, EPOCH])
+        await broker.stop()
+
+    asyncio.run(main())

@@ -68,6 +68,17 @@ def test_the_epoch_of_a_broker_is_the_transaction_that_registered_it(run: Run, t
     run(scenario())
 
 
+def test_other_endpoints_are_written_to_the_same_node(run: Run, tree: Tree) -> None:
+    async def scenario() -> None:
+        epoch = await register(tree, 7, HERE, ())
+        assert await register(tree, 7, THERE, ()) == epoch
+        node = await tree.get("/brokers/ids/7")
+        assert node is not None
+        assert (decode_registration(7, node.data), node.version, node.owner) == (THERE, 1, tree.session)
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("was_controller", [False, True])
 def test_a_broker_that_is_back_before_its_session_is_over_takes_its_place(
     run: Run, in_zookeeper: InZooKeeper, was_controller: bool
