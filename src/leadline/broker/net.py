@@ -7,7 +7,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from leadline.broker.acceptor import Acceptor
 from leadline.broker.authentication import Logins
@@ -17,14 +17,17 @@ from leadline.broker.connection_quotas import ConnectionLimits, ConnectionQuotas
 from leadline.broker.frame_memory import FrameMemory
 from leadline.broker.readahead import Readahead
 from leadline.runtime.deferred_completions import DeferredCompletions
+from leadline.runtime.ended_tasks import all_ended
 from leadline.runtime.network import Network, Socket
 from leadline.runtime.ordered_set import OrderedSet
+from leadline.runtime.periodic import spawn
 from leadline.runtime.step_scheduler import StepScheduler
 from leadline.security.connection_rates import ConnectionRates
 from leadline.security.hosts import host_address
 
 log = logging.getLogger(__name__)
 
+GRACE_SECONDS = 2.0  # for requests under way, before their connections are closed
 LATE_LOGINS_SECONDS = 5.0  # between two looks for logins that take too long, and for idle connections, at most
 
 
@@ -51,6 +54,7 @@ class Net:
         self._acceptor = Acceptor(network, self._quotas, rates, now, self.scheduler.is_quiet, logins.steps)
         self._refused = ClosingSockets(MAX_REFUSED)  # connections that came too fast
         self.lingering = LingeringSockets(self.memory.scratch, self.logins.steps)  # peers still read why they ended
+        self._closing: OrderedSet[asyncio.Task[None]] = OrderedSet()  # connections of removed listeners
         self._idle_timer: asyncio.TimerHandle | None = None
         self.opened_connections: Counter[str] = Counter()  # by listener, since the start
         self.expired_connections = 0  # closed because they were idle
@@ -70,11 +74,11 @@ class Net:
         self._acceptor.stop_listening_on(name)
 
     def forget_listener(self, name: str) -> None:
-        """Closes a listener and its connections."""
+        """Closes a listener and its connections. Requests under way may finish for a moment."""
         self._acceptor.stop_listening_on(name)
-        for connection in [connection for connection in self.connections if connection.listener == name]:
-            connection.close(f"listener {name} is removed", quiet=True)
         self.rates.remove_listener(name)
+        for connection in [connection for connection in self.connections if connection.listener == name]:
+            spawn(self._close_answered([connection], f"listener {name} is removed"), self._closing)
 
     def start(self, serve: ServeFrame, completions: DeferredCompletions | None = None) -> None:
         """`completions`: the work that is deferred until the requests of one read are served."""
@@ -162,17 +166,25 @@ class Net:
     def stop_listening(self) -> None:
         self._acceptor.close()
 
-    async def close(self, grace_seconds: float = 2.0) -> None:
+    async def close(self, grace_seconds: float = GRACE_SECONDS) -> None:
         """No new connections. Requests under way may finish for a moment; then all connections are closed."""
         self.stop_listening()
         self._refused.close_all()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
-        answers = [answer for connection in self.connections for answer in connection.answers]
-        if answers:
-            await asyncio.wait(answers, timeout=grace_seconds)
-        for connection in list(self.connections):
-            connection.close("the broker stops", quiet=True)
+        await self._close_answered(self.connections, "the broker stops", grace_seconds)
+        for closing in self._closing:
+            closing.cancel()
+        await all_ended(*self._closing)
         self.lingering.close_all()
         self.logins.close()
         self.readahead.close()
+
+    async def _close_answered(
+        self, connections: Collection[Connection], why: str, grace_seconds: float = GRACE_SECONDS
+    ) -> None:
+        answers = [answer for connection in connections for answer in connection.answers]
+        if answers:
+            await asyncio.wait(answers, timeout=grace_seconds)
+        for connection in list(connections):
+            connection.close(why, quiet=True)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -13,6 +14,7 @@ from leadline.broker.broker import Broker
 from leadline.coordination import znodes
 from leadline.coordination.registration import decode_registration
 from leadline.coordination.tree import Node
+from leadline.wire.classes import Message
 from leadline.wire.frames import parse_response, request_frame
 from leadline.wire.messages import (
     AlterConfigsRequest,
@@ -36,10 +38,11 @@ PROTOCOLS = "PLAINTEXT:PLAINTEXT,SSL:SSL,EXTRA:PLAINTEXT,MORE:PLAINTEXT"
 SETTINGS = {"broker.id": "0", "listeners": BASE, "listener.security.protocol.map": PROTOCOLS}
 EXTRA = {"listeners": f"{BASE},EXTRA://127.0.0.1:0"}
 Changes = Mapping[str, str | None]
+M = TypeVar("M", bound=Message)
 
 
-async def alter(broker: Broker, changes: Changes, *, only_check: bool = False) -> tuple[int, str]:
-    """Error code and message. None deletes a setting."""
+def alteration(changes: Changes, id: int = 0, *, only_check: bool = False) -> IncrementalAlterConfigsRequest:
+    """None deletes a setting."""
     entries = [
         IncrementalAlterConfigsRequest.AlterableConfig(
             name=name, config_operation=DELETE if text is None else SET, value=text
@@ -47,9 +50,14 @@ async def alter(broker: Broker, changes: Changes, *, only_check: bool = False) -
         for name, text in changes.items()
     ]
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
-        resource_type=BROKER, resource_name=str(broker.metadata.me.id), configs=entries
+        resource_type=BROKER, resource_name=str(id), configs=entries
     )
-    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=only_check)
+    return IncrementalAlterConfigsRequest(resources=[resource], validate_only=only_check)
+
+
+async def alter(broker: Broker, changes: Changes, *, only_check: bool = False) -> tuple[int, str]:
+    """Error code and message."""
+    request = alteration(changes, broker.metadata.me.id, only_check=only_check)
     (result,) = (await InMemoryClient(broker).send(request, IncrementalAlterConfigsResponse, 1)).responses
     return result.error_code, result.error_message or ""
 
@@ -72,10 +80,17 @@ async def advertised_on(port: int, tls: ssl.SSLContext | None = None) -> list[tu
     """The brokers that a client of a listener learns of."""
     name = None if tls is None else "localhost"
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls, server_hostname=name)
-    writer.write(joined(request_frame(MetadataRequest(topics=[]), 9, 7, "test")))
-    frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+    answer = await ask(reader, writer, MetadataRequest(topics=[]), MetadataResponse, 9)
     writer.close()
-    return [(broker.host, broker.port) for broker in parse_response(MetadataResponse, frame, 9)[1].brokers]
+    return [(broker.host, broker.port) for broker in answer.brokers]
+
+
+async def ask(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: Message, kind: type[M], version: int
+) -> M:
+    writer.write(joined(request_frame(request, version, 7, "test")))
+    frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+    return parse_response(kind, frame, version)[1]
 
 
 async def refuses(port: int) -> bool:
@@ -130,11 +145,24 @@ def test_a_removed_listener_is_closed_with_its_connections_and_others_stay(tmp_p
         assert await alter(broker, {"listeners": None}) == (NONE, "")
         assert await reader.read() == b""
         assert await refuses(port)
-        assert [connection.listener for connection in broker.net.connections] == ["PLAINTEXT"]
+        await eventually(lambda: [connection.listener for connection in broker.net.connections] == ["PLAINTEXT"])
         assert await registered(broker) == [address_text(broker, "PLAINTEXT")]
         await eventually(lambda: list(broker.metadata.brokers[0].endpoints) == ["PLAINTEXT"])
         for opened in (writer, others[1]):
             opened.close()
+
+    run(tmp_path, test)
+
+
+def test_a_client_that_removes_its_own_listener_is_answered_before_its_connection_is_closed(tmp_path: Path) -> None:
+    async def test(broker: Broker) -> None:
+        await alter(broker, EXTRA)
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.addresses["EXTRA"].port)
+        answer = await ask(reader, writer, alteration({"listeners": None}), IncrementalAlterConfigsResponse, 1)
+        assert answer.responses[0].error_code == NONE
+        assert await reader.read() == b""
+        assert list(broker.addresses) == ["PLAINTEXT"]
+        writer.close()
 
     run(tmp_path, test)
 
