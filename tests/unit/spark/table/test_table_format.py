@@ -27,6 +27,7 @@ from leadline.spark.table.table import (
     renamed_columns,
 )
 from leadline.spark.table.table_format import TABLE_FORMATS, TablePlace, open_table
+from tests.support.iceberg_server import iceberg_server
 from tests.support.object_store import BUCKET, s3_server
 from tests.support.rest_catalog import rest_catalog
 
@@ -73,12 +74,24 @@ def sql_catalog(folder: Path) -> dict[str, str]:
     return {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": (folder / "warehouse").as_uri()}
 
 
-@pytest.fixture(params=[*TABLE_FORMATS, "sql catalog", "rest catalog"])
+@pytest.fixture(scope="module")
+def iceberg_rest(tmp_path_factory: pytest.TempPathFactory, is_long: bool) -> Iterator[str]:
+    """The address of a REST catalog of Iceberg's own."""
+    if not is_long:
+        pytest.skip("starts Iceberg's own REST catalog: runs with --long")
+    with iceberg_server(tmp_path_factory.mktemp("rest")) as uri:
+        yield uri
+
+
+@pytest.fixture(params=[*TABLE_FORMATS, "sql catalog", "rest catalog", "iceberg's rest catalog"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TablePlace]:
     if request.param in TABLE_FORMATS:
         yield TablePlace(request.param, str(tmp_path / "my orders"))
     elif request.param == "sql catalog":
         yield TablePlace("iceberg", "prod:sales.eu.orders", sql_catalog(tmp_path))
+    elif request.param == "iceberg's rest catalog":
+        uri = request.getfixturevalue("iceberg_rest")
+        yield TablePlace("iceberg", f"prod:{tmp_path.name}.eu.`my orders`", {"type": "rest", "uri": uri})
     else:
         with rest_catalog(SqlCatalog("behind", **sql_catalog(tmp_path))) as uri:
             yield TablePlace("iceberg", "prod:sales.`my orders`", {"type": "rest", "uri": uri})
