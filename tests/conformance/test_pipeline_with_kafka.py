@@ -17,8 +17,9 @@ from leadline.spark.client.transaction import ClientTransaction, Fenced
 from leadline.spark.mirror.copy_task import run_copy_task
 from leadline.spark.mirror.mirror import Mirror, MirrorSpec
 from leadline.spark.topics.options import SubscribedTopics, read_options, write_options
+from leadline.spark.topics.read_tasks import CLUSTERS
 from leadline.spark.topics.sink import BatchNote, stage, write_once
-from leadline.spark.topics.source import CLUSTERS, BatchReader
+from leadline.spark.topics.source import BatchReader
 from leadline.spark.topics.staging import Staging
 from tests.conformance.kafka.broker import Broker, broker, zookeeper
 from tests.support.broker import leadline

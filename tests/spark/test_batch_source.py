@@ -11,7 +11,8 @@ from leadline.spark.client.connection import BlockingConnection, Unreachable
 from leadline.spark.client.failures import NoSuchTopic
 from leadline.spark.positions import DataLoss
 from leadline.spark.topics.options import read_options
-from leadline.spark.topics.source import CLUSTERS, BatchReader, TaskPartition
+from leadline.spark.topics.read_tasks import CLUSTERS, TaskPartition
+from leadline.spark.topics.source import BatchReader
 from leadline.spark.topics.source_options import BadOption
 from leadline.wire.classes import Message
 from leadline.wire.messages import FetchResponse, MetadataResponse

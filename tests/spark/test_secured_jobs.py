@@ -14,7 +14,7 @@ from leadline.cli import main
 from leadline.cli.pipeline import mirror, replay, report, run, table, verify
 from leadline.config.security import LOGIN_HANDLERS, SIGNED_HANDLER
 from leadline.security.jaas import OAUTHBEARER_LOGIN_MODULE
-from leadline.spark.topics.source import CLUSTERS
+from leadline.spark.topics.read_tasks import CLUSTERS
 from pyspark_leadline import DefaultSource
 from tests.support.lasting_session import Lasting
 from tests.support.secured_broker import SCRAM_PASSWORD, SecuredBroker, secured_broker

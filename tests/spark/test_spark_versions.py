@@ -12,8 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from leadline.spark.topics.source import LeadlineSource, check_spark
-from leadline.spark.topics.source_options import BadOption
+from leadline.spark.table.table_format import TABLE_FORMATS
 from tests.conformance.kafka.jars import cache, once
 from tests.support.broker import leadline
 from tests.support.following import Feed
@@ -40,12 +39,33 @@ from leadline.spark.table import replay, table_writer, verification
 FORMAT = """
 import sys
 from leadline.spark.session import session
+servers, version, checkpoint = sys.argv[1:]
 spark = session("versions", master="local[2]")
-assert spark.version == sys.argv[2], spark.version
-servers = {"kafka.bootstrap.servers": sys.argv[1]}
-rows = spark.range(7).selectExpr("concat('v', id) as value")
-rows.write.format("leadline").options(**servers, topic="written").mode("append").save()
-read = spark.read.format("leadline").options(**servers, subscribe="written").load()
+assert spark.version == version, spark.version
+
+def options(**others):
+    return {"kafka.bootstrap.servers": servers, **others}
+
+def write(first, until):
+    rows = spark.range(first, until).selectExpr("concat('v', id) as value")
+    rows.write.format("leadline").options(**options(topic="written")).mode("append").save()
+
+def copy(trigger):
+    rows = spark.readStream.format("leadline").options(**options(subscribe="written", startingOffsets="earliest"))
+    writer = rows.load().writeStream.format("leadline").options(**options(topic="copied"))
+    return writer.option("checkpointLocation", checkpoint).trigger(**trigger).start()
+
+write(0, 3)
+copy({"availableNow": True}).awaitTermination()
+query = copy({"processingTime": "0 seconds"})
+for n in range(3, 6):
+    write(n, n + 1)
+    query.processAllAvailable()
+query.stop()
+write(6, 7)
+copy({"availableNow": True}).awaitTermination()
+copied = options(subscribe="copied", **{"kafka.isolation.level": "read_committed"})
+read = spark.read.format("leadline").options(**copied).load()
 print(sorted(bytes(row.value).decode() for row in read.collect()))
 spark.stop()
 """
@@ -54,18 +74,6 @@ spark.stop()
 def test_jobs_and_the_format_are_loaded_without_the_interfaces_of_newer_versions() -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT + IMPORTS], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-def test_a_stream_is_refused_by_a_version_that_lacks_its_interfaces(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = LeadlineSource({})
-    monkeypatch.setattr("pyspark.__version__", "4.1.4")
-    with pytest.raises(BadOption, match=r"a stream that reads topics needs Spark 4\.2 or newer, and this is 4\.1\.4"):
-        source.streamReader(source.schema())
-    monkeypatch.setattr("pyspark.__version__", "4.0.5")
-    with pytest.raises(BadOption, match=r"a stream that writes to topics needs Spark 4\.1 or newer"):
-        source.streamWriter(source.schema(), False)
-    monkeypatch.setattr("pyspark.__version__", "4.10.0.dev1")
-    check_spark("a stream", (4, 2))
 
 
 @pytest.fixture(params=VERSIONS)
@@ -98,14 +106,22 @@ def _run(environment: dict[str, str], *arguments: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_jobs_and_the_format_run(tmp_path: Path, version: str, environment: dict[str, str]) -> None:
+@pytest.mark.parametrize("kind", TABLE_FORMATS)
+def test_a_job_runs(tmp_path: Path, environment: dict[str, str], kind: str) -> None:
     with leadline(tmp_path / "data") as broker:
         create_topic(broker.bootstrap, "orders", 2)
-        create_topic(broker.bootstrap, "written", 1)
         Feed(broker, "orders").more(50)
-        place = ("--bootstrap-server", broker.bootstrap, "--master", "local[2]")
+        place = ("--bootstrap-server", broker.bootstrap, "--master", "local[2]", "--table-format", kind)
         job, table = ("-m", "leadline", "pipeline"), str(tmp_path / "table")
         assert "50 records" in _run(environment, *job, "table", "orders", table, "--format", "json", "--once", *place)
         assert "has each record of orders once" in _run(environment, *job, "verify", table, *place)
-        values = _run(environment, "-c", FORMAT, broker.bootstrap, version)
+
+
+def test_the_format_reads_and_writes_with_streams_and_without(
+    tmp_path: Path, version: str, environment: dict[str, str]
+) -> None:
+    with leadline(tmp_path / "data") as broker:
+        for topic in ("written", "copied"):
+            create_topic(broker.bootstrap, topic, 2)
+        values = _run(environment, "-c", FORMAT, broker.bootstrap, version, str(tmp_path / "checkpoint"))
         assert values.strip().endswith(str([f"v{n}" for n in range(7)]))

@@ -8,7 +8,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from leadline.model import TopicPartition
 from leadline.spark.client.cluster import ClusterClient
 from leadline.spark.positions import BadCheckpoint, DataLoss, Positions
-from leadline.spark.topics.source import CLUSTERS
+from leadline.spark.topics.read_tasks import CLUSTERS
 from tests.support.broker import RunningBroker, leadline
 from tests.support.source_topic import SourceTopic, in_order, values
 from tests.support.topics import create_topic
@@ -119,6 +119,37 @@ def test_new_partitions_are_read_from_their_earliest_offset(topic: SourceTopic) 
     topic.admin.create_partitions([NewPartitions(topic.name, 3)])[topic.name].result(120)
     topic.produce(3, first=0, partitions=3)
     assert stream.next() == [0, 1, 2]
+
+
+def test_it_need_not_be_told_where_a_batch_begins(topic: SourceTopic) -> None:
+    """As Spark 4.0 and 4.1 drive a stream. With the trigger availableNow they ask for the end first."""
+    topic.produce(10)
+    reader = topic.stream(startingOffsets="earliest").reader
+    end = reader.latestOffset()
+    start = reader.initialOffset()
+    assert values(reader, reader.partitions(start, end)) == in_order(range(10))
+    positions = Positions.from_json(end)
+    assert positions.group == Positions.from_json(start).group
+    assert reader.latestOffset() == end
+    partitions = sorted(positions.offsets)
+    with ClusterClient({"bootstrap.servers": topic.broker.bootstrap}) as cluster:
+        assert [cluster.committed(positions.group, partitions)[tp].offset for tp in partitions] == [5, 5]
+    topic.produce(4, first=10)
+    resumed = topic.stream(startingOffsets="earliest").reader
+    assert resumed.partitions(end, end) == []
+    assert values(resumed, resumed.partitions(end, resumed.latestOffset())) == [10, 12, 11, 13]
+
+
+def test_the_end_of_a_batch_that_has_yet_to_run_again_is_no_progress(topic: SourceTopic) -> None:
+    """A stream that resumes in the middle of a batch begins with its end, before Spark 4.2."""
+    topic.produce(10)
+    end = topic.stream(startingOffsets="earliest").reader.latestOffset()
+    resumed = topic.stream(startingOffsets="earliest").reader
+    resumed.partitions(end, end)
+    assert resumed.latestOffset() == end
+    positions = Positions.from_json(end)
+    with ClusterClient({"bootstrap.servers": topic.broker.bootstrap}) as cluster:
+        assert cluster.committed(positions.group, list(positions.offsets)) == {}
 
 
 # What is lost

@@ -18,7 +18,8 @@ from confluent_kafka import Producer
 
 from leadline.spark.client.cluster import ClusterClient
 from leadline.spark.topics.options import read_options
-from leadline.spark.topics.source import CLUSTERS, BatchReader
+from leadline.spark.topics.read_tasks import CLUSTERS
+from leadline.spark.topics.source import BatchReader
 from tests.support.broker import RunningBroker, leadline
 from tests.support.pipeline_faults import kill_workers, little_room, small_disk
 from tests.support.topics import create_topic

@@ -6,6 +6,7 @@ python -m tests.spark.topic_to_topic SERVERS TOPIC OUT CHECKPOINT (on | end)
 import sys
 
 from leadline.spark.session import session
+from leadline.spark.topics.stream_interfaces import HAS_READ_LIMITS
 from tests.spark.conftest import SMALL
 
 
@@ -13,7 +14,9 @@ def main(servers: str, topic: str, out: str, checkpoint: str, until: str) -> Non
     spark = session("under faults", master="local[2,4]", settings=SMALL)
     cluster = {"kafka.bootstrap.servers": servers}
     rows = spark.readStream.format("leadline").options(**cluster, subscribe=topic, startingOffsets="earliest")
-    if until == "on":  # many batches, so that one is under way at any moment; else all that is left is one batch
+    if (
+        until == "on" and HAS_READ_LIMITS
+    ):  # many batches, so that one is under way at any moment; else all that is left is one batch
         rows = rows.option("maxOffsetsPerTrigger", "50")
     writer = rows.load().writeStream.format("leadline").options(**cluster, topic=out)
     trigger = writer.trigger(availableNow=True) if until == "end" else writer.trigger(processingTime="0 seconds")

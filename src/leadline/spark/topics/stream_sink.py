@@ -1,13 +1,13 @@
 """Writes of a streaming query to topics, exactly once: each batch is one transaction, which also commits a note of it.
 
-How that works is in sink.py. This needs Spark 4.1: before that, streams have no writers of Arrow batches.
+How that works is in sink.py.
 """
 
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from leadline.spark.client.cluster import ClusterClient
@@ -15,6 +15,7 @@ from leadline.spark.client.transaction import ClientTransaction
 from leadline.spark.topics.options import WriteOptions
 from leadline.spark.topics.sink import BatchNote, TaskStaged, check_columns, stage, write_once
 from leadline.spark.topics.staging import Staging
+from leadline.spark.topics.stream_interfaces import DataSourceStreamArrowWriter
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"  # local properties of a stream's tasks
 

@@ -3,7 +3,8 @@
 The driver asks for the offsets of the topics before each batch, and plans its tasks as for a read that is no stream.
 The progress of a stream is in its checkpoint, and in a consumer group, where other tools see it.
 
-This needs Spark 4.2: before that, Spark tells a source in Python neither where a batch begins nor how large it may be.
+Before Spark 4.2, a source in Python is not told where a batch begins. It begins where the batch before it ends; of a
+stream that resumes, Spark plans the tasks from the end of its last batch to the same end, before it asks for another.
 """
 
 import logging
@@ -13,13 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 
 from leadline.model import Offset, TopicPartition
 from leadline.spark.client.cluster import ClusterClient
@@ -36,7 +30,15 @@ from leadline.spark.positions import (
 from leadline.spark.ranges import Range, admit
 from leadline.spark.topics import resolution
 from leadline.spark.topics.options import AssignedPartitions, ReadOptions, SubscribedTopics, TopicSelection
-from leadline.spark.topics.source import CLUSTERS, planned, read_task
+from leadline.spark.topics.read_tasks import CLUSTERS, planned, read_task
+from leadline.spark.topics.stream_interfaces import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+    check_limits,
+)
 
 log = logging.getLogger(__name__)
 
@@ -57,13 +59,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """On the driver it exists as long as the query. Tasks get a copy, which can only read."""
 
     def __init__(self, options: ReadOptions) -> None:
+        check_limits(options)
         self.options = options
         self._forget()
 
     def _forget(self) -> None:
         self._latest: Positions | None = None  # when the cluster was last read
         self._committed: Positions | None = None  # to the group
+        self._batch = (Positions({}), Positions({}))  # start and end of the last; equal where the stream only begins
         self._target: Mapping[TopicPartition, Offset] | None = None  # the end of a run with the trigger availableNow
+        self._new_group = self.options.group or f"{self.options.group_prefix}-{uuid.uuid4()}"
         self._sizes: dict[TopicPartition, float] = {}
         self._sizes_since_s: float | None = None
         self._last_batch_s = time.monotonic()
@@ -86,8 +91,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, object]:
         at = self._now(all_of_them=True)
-        group = self.options.group or f"{self.options.group_prefix}-{uuid.uuid4()}"
-        return Positions(resolution.start_offsets(self._cluster, at, self.options), group, at.ids).to_json()
+        start = Positions(resolution.start_offsets(self._cluster, at, self.options), self._new_group, at.ids)
+        self._batch = start, start
+        return start.to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._now(all_of_them=False).latest
@@ -100,16 +106,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(self.options.max_bytes)
         return ReadAllAvailable()
 
-    def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> dict[str, object]:
-        before = Positions.from_json(start)
+    def latestOffset(self, start: dict[str, object] | None = None, limit: ReadLimit | None = None) -> dict[str, object]:
+        """Without arguments: before Spark 4.2."""
+        before = self._batch[1] if start is None else Positions.from_json(start)
         at = self._now(all_of_them=False)
         self._check(before, at)
-        self._commit(before)  # all batches before it are done; Spark calls `commit` only when another batch starts
+        if start is not None or self._batch[0] != before:
+            self._commit(before)  # all batches before it are done; Spark calls `commit` only when another batch starts
         starts = resume_offsets(before, at)
         end = at.latest
-        if not isinstance(limit, ReadAllAvailable):
+        if limit is not None and not isinstance(limit, ReadAllAvailable):
             end = self._admitted(starts, at)
-        group = self.options.group or before.group or f"{self.options.group_prefix}-{uuid.uuid4()}"
+        group = self.options.group or before.group or self._new_group
         if end == starts or self._is_too_little(starts, end):
             end = starts
         else:
@@ -146,7 +154,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self._latest is None else self._latest.to_json()
 
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> Sequence[InputPartition]:
-        before, after = Positions.from_json(start), Positions.from_json(end)
+        before, after = self._batch = Positions.from_json(start), Positions.from_json(end)
         cluster = self._cluster
         planned_offsets = ClusterOffsets({}, after.offsets, after.ids)
         new = [
