@@ -38,6 +38,7 @@ class Invariants:
         self._acknowledged: dict[TopicPartition, Offset] = {}  # the last one
         self._leaders: dict[TopicPartition, int] = {}
         self._excused: set[tuple[TopicPartition, BrokerId]] = set()  # in the ISR with an empty disk
+        self._ended: dict[BrokerId, int] = {}  # the sessions of processes that ended when their disks were lost
         self.violations: list[str] = []
         self.on_violation: Callable[[str], None] = lambda text: None
         cluster.ensemble.on_operations = self._written
@@ -104,6 +105,8 @@ class Invariants:
                 f"which is {current}"
             )
         self._excused -= {(tp, broker) for broker in self._cluster.hosts if broker not in state.isr}
+        if len(state.isr) > 1:
+            self._excused |= {(tp, broker) for broker in state.isr if self._seems_alive(broker)}
         self._check_in_sync(tp, state.isr)
         if state.leader >= 0 and self._leaders.get(tp) != state.leader:
             self._cluster.hosts[state.leader].moments.came(ELECTION)
@@ -122,8 +125,21 @@ class Invariants:
                 yield tp, znodes.decode_state(tp, node.data)
 
     def disk_lost(self, host: Host) -> None:
-        """It lacks records, until the controller has removed it from the ISR."""
+        """It lacks records, until the controller has removed it from the ISR.
+
+        A leader may have proposed it just before: as long as its session lasts, the controller takes it into the ISR.
+        """
+        if (session := self._session_of(host.id)) is not None:
+            self._ended[host.id] = session
         self._excused |= {(tp, host.id) for tp, state in self.states() if host.id in state.isr and len(state.isr) > 1}
+
+    def _session_of(self, broker: BrokerId) -> int | None:
+        node = self._cluster.ensemble.nodes.get(znodes.broker_path(broker))
+        return None if node is None else node.owner
+
+    def _seems_alive(self, broker: BrokerId) -> bool:
+        """Its process has ended with its disk, and its session has not."""
+        return broker in self._ended and self._session_of(broker) == self._ended[broker]
 
     def is_excused(self, host: Host) -> bool:
         return any(broker == host.id for _, broker in self._excused)

@@ -32,6 +32,9 @@ class Laws:
     def _write(self, path: str, data: bytes) -> None:
         self.cluster.ensemble.nodes[path] = _ServerNode(data, 0, 0, 0, 0)
 
+    def register(self, broker: int, session: int) -> None:
+        self.cluster.ensemble.nodes[znodes.broker_path(broker)] = _ServerNode(b"", 0, 0, session, 0)
+
     def store(self, broker: int, records: int, **files: bytes) -> None:
         """So many records, and other files of the partition by their kind."""
         host = self.cluster.hosts[broker]
@@ -104,6 +107,20 @@ def test_a_lost_disk_is_excused_until_its_broker_has_left(laws: Laws) -> None:
     laws.decide([1, 2, 3])
     assert laws.broken == []
     laws.decide([1, 2])
+    laws.decide([1, 2, 3])
+    assert laws.broken == ["in sync without acknowledged records"]
+
+
+def test_a_proposal_under_way_may_add_a_broker_whose_disk_is_lost_while_it_seems_alive(laws: Laws) -> None:
+    laws.decide([1, 2])
+    laws.register(3, session=7)
+    laws.invariants.disk_lost(laws.cluster.hosts[3])
+    laws.store(3, records=0)
+    laws.decide([1, 2, 3])
+    assert laws.broken == []
+    assert laws.invariants.is_excused(laws.cluster.hosts[3])
+    laws.decide([1, 2])
+    laws.register(3, session=8)
     laws.decide([1, 2, 3])
     assert laws.broken == ["in sync without acknowledged records"]
 
