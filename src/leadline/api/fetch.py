@@ -23,6 +23,7 @@ from leadline.errors import (
 from leadline.model import NONE
 from leadline.replication.watchers import Watcher
 from leadline.runtime.ordered_set import OrderedSet
+from leadline.runtime.ports import monotonic_ms
 from leadline.security.throttling import FetchLimits
 from leadline.wire.codec import encode, length
 from leadline.wire.frames import SIZE
@@ -181,7 +182,7 @@ class Fetch:
             elif size:
                 replicated += size
                 if hosted.is_throttled():
-                    self._replicas.throttles.leader.record(size, self._clock.now_ms())
+                    self._replicas.throttles.leader.record(size, monotonic_ms(self._clock))
         if replicated:
             self._replicas.context.topic_metrics.replication_bytes_out += replicated
 

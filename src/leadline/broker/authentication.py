@@ -25,7 +25,7 @@ from leadline.broker.reply_queue import PendingReply, Reply
 from leadline.broker.tls_socket import ReadFile, TlsBuffers, TlsSocket
 from leadline.config.listeners import SecurityProtocol
 from leadline.runtime.network import Socket
-from leadline.runtime.ports import Time
+from leadline.runtime.ports import Time, monotonic_ms
 from leadline.runtime.step_scheduler import StepScheduler
 from leadline.runtime.worker_threads import WorkerThreads
 from leadline.security.principal import ANONYMOUS, Principal
@@ -91,7 +91,7 @@ class SaslLogin:
         self._authenticator = SaslAuthenticator(security.sasl)
 
     def serve(self, connection: "Connection", frame: memoryview) -> Served:
-        step = self._authenticator.receive(bytes(frame), self._time.now_ms(), self._monotonic_ms())
+        step = self._authenticator.receive(bytes(frame), self._time.now_ms(), monotonic_ms(self._time))
         if step.work is not None:
             return self._work(step.work)
         if step.failure is not None:
@@ -100,7 +100,7 @@ class SaslLogin:
 
     async def _work(self, work: ThreadWork[Outcome]) -> Reply | None:
         outcome = await self._security.in_thread(work.run)
-        step = self._authenticator.resume(outcome, self._time.now_ms(), self._monotonic_ms())
+        step = self._authenticator.resume(outcome, self._time.now_ms(), monotonic_ms(self._time))
         if step.failure is not None:
             return await self._fail(step.failure)
         return self._carry_out(step)
@@ -118,7 +118,7 @@ class SaslLogin:
     def _serve_session(self, connection: "Connection", frame: memoryview) -> Served:
         """The login has an end: each request is held against it."""
         api_key = FRONT.unpack_from(frame)[0] if len(frame) >= FRONT.size else -1
-        admission = self._authenticator.admit(api_key, self._monotonic_ms())
+        admission = self._authenticator.admit(api_key, monotonic_ms(self._time))
         if admission is Admission.CLOSE:
             raise CloseConnection("its login has expired")
         if admission is Admission.REAUTHENTICATE:
@@ -139,9 +139,6 @@ class SaslLogin:
             self._connection.send_last(failure.response)
             await asyncio.sleep(ANSWER_SECONDS)
         raise CloseConnection(f"its login failed: {failure.reason}")
-
-    def _monotonic_ms(self) -> int:
-        return int(self._time.monotonic_s() * 1000)
 
 
 class Logins:

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack, suppress
 
 from leadline.config.broker import BrokerConfig, BrokerSettings
 from leadline.runtime.periodic import every
-from leadline.runtime.ports import Time
+from leadline.runtime.ports import Time, monotonic_ms
 from leadline.security.client_quotas import ClientQuotas
 from leadline.security.connection_rates import ConnectionRates
 from leadline.security.quota_store import QuotaStore
@@ -34,7 +34,7 @@ def start_dropping_idle(store: QuotaStore, clock: Time, stack: AsyncExitStack) -
 
     async def drop_idle() -> None:
         store.quotas.drop_idle(clock.now_ms())
-        store.connection_rates.drop_idle(int(clock.monotonic_s() * 1000))  # connections are measured by this clock
+        store.connection_rates.drop_idle(monotonic_ms(clock))  # connections are measured by this clock
 
     dropping = asyncio.create_task(every(DROPPING_MS, drop_idle), name="idle measures of quotas")
 

@@ -53,6 +53,7 @@ from leadline.replication.follower import (
 )
 from leadline.replication.throttle import is_named
 from leadline.runtime.ended_tasks import all_ended
+from leadline.runtime.ports import monotonic_ms
 from leadline.wire import follower_fetch
 from leadline.wire.fetch_position import FetchPosition
 from leadline.wire.follower_fetch import FetchedPartition
@@ -152,8 +153,7 @@ class Fetcher:
             self._client = None
 
     def _now_ms(self) -> int:
-        """By the clock that never goes back: a rest must not last longer because somebody set the other one."""
-        return int(self._clock.monotonic_s() * 1000)
+        return monotonic_ms(self._clock)
 
     # Requests
 

@@ -40,6 +40,7 @@ from leadline.replication.watchers import Watcher
 from leadline.runtime.deferred_completions import OnAcknowledged
 from leadline.runtime.immediate_future import ImmediateFuture
 from leadline.runtime.ordered_set import OrderedSet
+from leadline.runtime.ports import monotonic_ms
 from leadline.wire.fetch_position import FetchPosition
 
 log = logging.getLogger(__name__)
@@ -248,7 +249,7 @@ class HostedPartition:
         """Whether a follower gets no records for now. One that is in sync always does."""
         if not self.is_throttled() or replica in self.leader.isr:
             return False
-        return self._context.throttles.leader.is_exceeded(self._clock.now_ms())
+        return self._context.throttles.leader.is_exceeded(monotonic_ms(self._clock))
 
     # Effects
 

@@ -18,6 +18,7 @@ from leadline.model import TopicPartition
 from leadline.replication.context import ReplicationContext
 from leadline.replication.hosted_partition import HostedPartition
 from leadline.runtime.ended_tasks import all_ended
+from leadline.runtime.ports import monotonic_ms
 
 log = logging.getLogger(__name__)
 
@@ -101,10 +102,10 @@ class LogDirMoves:
         """Copy until the target has, for a moment, everything: a producer that does not pause always adds more."""
         throttle, more = self._throttle, True
         while more:
-            while throttle.is_exceeded(self._clock.now_ms()):  # noqa: ASYNC110  time alone brings it down
+            while throttle.is_exceeded(monotonic_ms(self._clock)):  # noqa: ASYNC110  time alone brings it down
                 await asyncio.sleep(HELD_BACK_S)
             copied = _copy(source, target)
-            throttle.record(copied, self._clock.now_ms())
+            throttle.record(copied, monotonic_ms(self._clock))
             more = copied > 0 and target.log_end < source.log_end
             await asyncio.sleep(0)  # let other tasks run
 

@@ -36,6 +36,11 @@ class Time(Protocol):
     def monotonic_s(self) -> float: ...
 
 
+def monotonic_ms(time: Time) -> int:
+    """By the clock that never goes back: a wait does not last longer because somebody set the other one."""
+    return int(time.monotonic_s() * 1000)
+
+
 class Chance(Protocol):
     """The source of randomness: ids, jitter, shuffles."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from leadline.replication.throttle import Throttle
+from leadline.runtime.ports import SystemTime
 from tests.support import in_memory
 from tests.support.brokers import PATIENCE_S, TP, Brokers, Node, brokers
 from tests.support.logs import batch, whole_log
@@ -59,6 +60,44 @@ def test_a_returning_replica_copies_at_the_throttled_rate(tmp_path: Path, side: 
             assert time.monotonic() - began > LEAST_S
             await eventually(lambda: cluster.isr == {1, 2, 3})
             assert whole_log(late.log) == whole_log(leader.log)
+
+    asyncio.run(test())
+
+
+def set_back_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_ms = SystemTime.now_ms
+    monkeypatch.setattr(SystemTime, "now_ms", lambda clock: now_ms(clock) - 3_600_000)
+
+
+def test_a_wall_clock_that_is_set_back_holds_no_replica_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        named = brokers(tmp_path, leader_replication_throttled_replicas="*")
+        async with named as cluster, asyncio.timeout(4 * PATIENCE_S):
+            cluster.settings["replica.fetch.max.bytes"] = str(AT_ONCE)
+            leader = await filled_while_one_is_away(cluster)
+            limit(leader.replicas.throttles.leader)
+            await cluster.restart(3)
+            await eventually(lambda: leader.hosted.is_held_back(3))
+            set_back_an_hour(monkeypatch)
+            await cluster.all_hold(leader.log.log_end)
+
+    asyncio.run(test())
+
+
+def test_a_wall_clock_that_is_set_back_stops_no_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        at_once = BYTES // 2  # in one step, which exceeds the limit
+        named = brokers(tmp_path, folders=",-two", segment_bytes=str(at_once + 1000))
+        async with named as cluster, asyncio.timeout(4 * PATIENCE_S):
+            leader = cluster.leader
+            while leader.log.size < BYTES:
+                leader.replicas.append(TP, batch(1, size=at_once))
+            limit(leader.replicas.throttles.moves)
+            target = next(path for path in leader.dirs.dirs if path != leader.log.parent)
+            leader.replicas.moves.move(TP, target)
+            await eventually(lambda: TP in leader.dirs.future and leader.dirs.future[TP].log_end > 0)
+            set_back_an_hour(monkeypatch)
+            await eventually(lambda: leader.log.parent == target)
 
     asyncio.run(test())
 
