@@ -30,7 +30,6 @@ from leadline.errors import (
     StorageError,
     TopicAuthorizationFailed,
     TopicDeletionDisabled,
-    UnknownTopicId,
     WireError,
 )
 from leadline.model import NO_ID, NONE, Offset, TopicPartition
@@ -201,16 +200,14 @@ async def _delete(
         if requested.name is None and requested.topic_id == NO_ID:
             raise TopicAuthorizationFailed("the request names a topic neither by its name nor by its id")
         if requested.name is None:
-            topic = ctx.services.metadata.by_id.get(requested.topic_id)
-            if topic is None:
-                raise UnknownTopicId(f"topic id {requested.topic_id} does not exist")
+            topic = ctx.services.cluster.topic_by_id(requested.topic_id)
             if (refusal := ctx.refused("topic ids", topic.name)) is not None:
                 raise refusal  # the name stays hidden
             result.name = topic.name
         if (refusal := ctx.refused("topics", result.name)) is not None:
             raise refusal
         if result.name not in deleted:
-            topic = ctx.services.metadata.topic(result.name or "")
+            topic = ctx.services.cluster.topic(result.name or "")
             quota.record(len(topic.partitions), ctx.services.clock.now_ms())
             await ctx.services.cluster.delete_topic(topic.name, timeout_ms)
             deleted.add(topic.name)
@@ -233,9 +230,9 @@ async def create_partitions(request: CreatePartitionsRequest, ctx: Context) -> C
                 raise refusal
             added = partial(_added_partitions, requested, ctx)
             if request.validate_only:
-                added(ctx.services.metadata.topic(requested.name))
+                added(ctx.services.cluster.topic(requested.name))
             else:
-                quota.record(len(added(ctx.services.metadata.topic(requested.name))), now_ms())
+                quota.record(len(added(ctx.services.cluster.topic(requested.name))), now_ms())
                 await ctx.services.cluster.add_partitions(requested.name, added, request.timeout_ms)
         except WireError as error:
             result.error_code, result.error_message = error.code, _message(requested.name, error, ctx)

@@ -30,6 +30,7 @@ from leadline.errors import (
     StorageError,
     TopicAlreadyExists,
     UnknownServerError,
+    UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from leadline.model import BrokerId, Offset, TopicId, TopicPartition, new_id
@@ -150,7 +151,7 @@ class ClusterAdmin:
         """Returns the new number of partitions."""
         path = znodes.topic_path(name)
         while True:
-            added = added_partitions(self.metadata.topic(name))
+            added = added_partitions(self.topic(name))
             node = await self.tree.get(path)
             if node is None:
                 raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
@@ -169,7 +170,7 @@ class ClusterAdmin:
         """When this returns, the name is free again, or will be once the brokers of all replicas are back."""
         async with self._changing:
             self.check_controller()
-            self.metadata.topic(name)
+            self.topic(name)
             try:
                 await self.tree.create(znodes.delete_topic_path(name))
             except NodeExists:
@@ -180,6 +181,24 @@ class ClusterAdmin:
     def check_controller(self) -> None:
         if not self.controller.is_active:
             raise NotController(f"broker {self.metadata.me.id} is not the controller")
+
+    def topic(self, name: str) -> CachedTopic:
+        """A topic that a client wants to change. UnknownTopicOrPartition.
+
+        NotController: the controller knows it, and this broker has not heard of it. A broker that starts just before
+        it is elected knows no topic; the client must not take that for a deletion.
+        """
+        if name not in self.metadata.topics and self.controller.keeps(name):
+            raise NotController(f"broker {self.metadata.me.id} has just become the controller")
+        return self.metadata.topic(name)
+
+    def topic_by_id(self, id: TopicId) -> CachedTopic:
+        """As `topic`. UnknownTopicId."""
+        if (topic := self.metadata.by_id.get(id)) is not None:
+            return topic
+        with suppress(KeyError, UnknownTopicOrPartition):
+            return self.topic(self.controller.topic_names[id])
+        raise UnknownTopicId(f"topic id {id} does not exist")
 
     # Waiting until a change is carried out
 

@@ -431,6 +431,11 @@ class Controller:
         """The topics by id. Empty if this broker is not the controller."""
         return {} if self.decisions is None else self.decisions.state.names
 
+    def keeps(self, name: str) -> bool:
+        """Whether there is such a topic, and it is not being deleted. False if this broker is not the controller."""
+        state = None if self.decisions is None else self.decisions.state
+        return state is not None and name in state.topics and name not in state.deleting
+
     def topic_id(self, name: str) -> TopicId:
         """NO_ID if there is no such topic, or if this broker is not the controller."""
         topic = None if self.decisions is None else self.decisions.state.topics.get(name)

@@ -89,6 +89,29 @@ def test_a_topic_is_deleted_by_name_or_id(version: int) -> None:
     run(test)
 
 
+def test_a_new_controller_refuses_changes_of_a_topic_that_its_broker_has_not_heard_of() -> None:
+    """The topic exists: the client finds the controller again, and retries."""
+
+    async def test(client: InMemoryClient) -> None:
+        await client.create("orders")
+        metadata = client.broker.services.metadata
+        orders = metadata.topics.pop("orders")
+        del metadata.by_id[orders.id]
+        by_id = DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=orders.id)
+        by_name = DeleteTopicsRequest.DeleteTopicState(name="orders")
+        request = DeleteTopicsRequest(topics=[by_id, by_name], timeout_ms=10_000)
+        response = await client.send(request, DeleteTopicsResponse, 6)
+        assert [result.error_code for result in response.responses] == [41, 41]  # NOT_CONTROLLER
+        named = CreatePartitionsRequest.CreatePartitionsTopic(name="orders", count=3, assignments=None)
+        grown = await client.send(CreatePartitionsRequest(topics=[named], timeout_ms=1000), CreatePartitionsResponse, 3)
+        assert grown.results[0].error_code == 41
+        metadata.topics["orders"] = metadata.by_id[orders.id] = orders
+        request.topics = [by_id]
+        assert (await client.send(request, DeleteTopicsResponse, 6)).responses[0].error_code == 0
+
+    run(test)
+
+
 @pytest.mark.parametrize(("count", "code", "total"), [(3, 0, 3), (1, 37, 1), (0, 37, 1)])
 def test_partitions_are_added_never_removed(count: int, code: int, total: int) -> None:
     async def test(client: InMemoryClient) -> None:
