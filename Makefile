@@ -23,8 +23,9 @@ start: $(COMPILED) ## run Leadline; stop it with Ctrl-C
 demo: $(READY) $(COMPILED) ## the data pipeline at work, in a minute or two; then look at its report
 	@$(BIN)/leadline demo $(ARGS)
 
+# The same order of sets in each run: a seed of the simulation takes the same steps.
 test: $(READY) $(COMPILED) ## all tests
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	PYTHONHASHSEED=0 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 sim: $(COMPILED) ## simulate whole clusters with faults, from new seeds, for MINUTES (6)
 	$(BIN)/leadline sim --minutes $(or $(MINUTES),6) --jobs 2 $(ARGS)

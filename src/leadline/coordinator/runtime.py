@@ -3,7 +3,7 @@
 A coordinator keeps its state in an internal topic. Each partition of the topic is a shard. The broker that leads the
 partition coordinates all keys that hash to it, for one leader epoch. A shard is in one of three states:
 
-    loading     the records of the partition are replayed; requests get CoordinatorLoadInProgress
+    loading     the records of the partition are replayed, and are committed; requests get CoordinatorLoadInProgress
     active      requests are served
     unloading   another broker leads the partition, or it is deleted or offline: timers end, waiting requests get
                 NotCoordinator
@@ -37,6 +37,7 @@ from leadline.errors import (
     WireError,
 )
 from leadline.hash_order import string_hash
+from leadline.log.log import Log
 from leadline.log.producer_state import TRUSTED, AppendOrigin, Verification
 from leadline.model import LeaderEpoch, Offset, TopicPartition
 from leadline.records.batch import Header
@@ -239,8 +240,10 @@ class CoordinatorRuntime(Generic[S]):
         while True:
             shard, partition_log = self._new_shard(tp.partition, hosted.leader.epoch), hosted.log
             try:
-                replayed = await replay_log(partition_log, shard, self.topic.load_buffer_bytes())
+                replayed = await self._replay(tp, partition_log, shard)
                 break
+            except WireError:  # another broker leads, or the partition is offline: the shard is unloaded
+                return
             except (CorruptFile, OSError, MemoryError, RuntimeError) as error:
                 if (lacking := shortage(error)) is not None:
                     log.warning("%s cannot be read yet; retrying: %s", tp, lacking)
@@ -255,6 +258,17 @@ class CoordinatorRuntime(Generic[S]):
         del self._loading[tp.partition]
         self.shards[tp.partition] = shard
         shard.loaded()
+
+    async def _replay(self, tp: TopicPartition, partition_log: Log, shard: S) -> int:
+        """Replay all records. Returns their number, once those of earlier epochs are committed.
+
+        The next leader may lack the others. It would decide anew, and contradict what was answered from them.
+        """
+        buffer_bytes = self.topic.load_buffer_bytes()
+        replayed = await replay_log(partition_log, shard, buffer_bytes)
+        end = partition_log.log_end
+        await self._replicas.committed(tp, end)
+        return replayed + await replay_log(partition_log, shard, buffer_bytes, end)
 
 
 class _TopicPartitions(dict[int, TopicPartition]):

@@ -26,12 +26,13 @@ class ReplayedShard(Protocol):
     def replay(self, header: Header, records: Iterable[Record]) -> None: ...
 
 
-async def replay_log(log: Log, shard: ReplayedShard, buffer_bytes: int) -> int:
-    """Replay the log from its start to its end. Returns the number of records. CorruptFile if a batch is damaged.
+async def replay_log(log: Log, shard: ReplayedShard, buffer_bytes: int, start: Offset = 0) -> int:
+    """Replay the log from an offset to its end. Returns the number of records. CorruptFile if a batch is damaged.
 
-    Nothing is appended meanwhile, because a shard that loads serves no request. `buffer_bytes`: size of one read.
+    A shard that loads serves no request: only markers of transactions are appended meanwhile. They are replayed, too.
+    `buffer_bytes`: size of one read.
     """
-    replayed, offset = 0, log.log_start
+    replayed, offset = 0, max(start, log.log_start)
     while offset < log.log_end:
         segment = log.segments.floor(offset) or log.segments.first  # compaction may have merged it with others
         reader = _SegmentReader(segment, log.segments.end_of(segment, log.log_end))

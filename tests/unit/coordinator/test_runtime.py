@@ -18,8 +18,9 @@ from leadline.errors import CoordinatorLoadInProgress, LogDirFailed, NotCoordina
 from leadline.model import LeaderEpoch, TopicPartition
 from leadline.records.batch import Header
 from leadline.records.record import Record
-from leadline.replication.partition import LeaderAndIsr
+from leadline.replication.partition import ANY_EPOCH, LeaderAndIsr
 from leadline.replication.replicas import Replicas
+from leadline.wire.fetch_position import NO_TOPIC_ID, FetchPosition
 from tests.support import in_memory
 from tests.support.dirs import log_dirs, opened
 from tests.support.logs import ManualClock
@@ -70,8 +71,8 @@ def run(
     asyncio.run(main())
 
 
-async def lead(runtime: Runtime, replicas: Replicas, epoch: int) -> Shard:
-    await replicas.lead(TP, UUID(int=1), LeaderAndIsr(1, epoch, (1,)), (1,))
+async def lead(runtime: Runtime, replicas: Replicas, epoch: int, in_sync: tuple[int, ...] = (1,)) -> Shard:
+    await replicas.lead(TP, UUID(int=1), LeaderAndIsr(1, epoch, in_sync), in_sync)
     with pytest.raises(CoordinatorLoadInProgress):
         runtime.shard_of("key")
     await asyncio.gather(*runtime._loading.values())
@@ -95,6 +96,42 @@ def test_a_shard_loads_is_active_and_unloads(place: Path) -> None:
         with pytest.raises(NotCoordinator):
             runtime.shard_of("key")
         assert second.events == ["loaded", "unloaded"]
+
+    run(place, test)
+
+
+def test_a_shard_serves_nothing_before_its_records_are_committed(place: Path) -> None:
+    """The next leader may lack them, and decide anew."""
+
+    async def test(runtime: Runtime, replicas: Replicas) -> None:
+        await lead(runtime, replicas, 1, (1, 2))
+        end = runtime.write(0, [(b"key", b"value")])
+        await replicas.lead(TP, UUID(int=1), LeaderAndIsr(1, 2, (1, 2)), (1, 2))
+        loading, hosted = runtime._loading[0], replicas.hosted[TP]
+        assert await asyncio.wait([loading], timeout=0.2) == (set(), {loading})
+        with pytest.raises(CoordinatorLoadInProgress):
+            runtime.shard_of("key")
+        marker = runtime.write(0, [(b"marker", b"of a transaction")])
+        hosted.follower_fetched(2, FetchPosition(NO_TOPIC_ID, 0, 2, end, -1, 0, 0), ANY_EPOCH, None, 0)
+        await loading
+        assert runtime.shard_of("key").values == {b"key": b"value", b"marker": b"of a transaction"}
+        assert not runtime.is_committed(0, marker)
+
+    run(place, test)
+
+
+def test_a_shard_that_waits_for_its_followers_is_unloaded_when_another_broker_leads(place: Path) -> None:
+    async def test(runtime: Runtime, replicas: Replicas) -> None:
+        await lead(runtime, replicas, 1, (1, 2))
+        runtime.write(0, [(b"key", b"value")])
+        await replicas.lead(TP, UUID(int=1), LeaderAndIsr(1, 2, (1, 2)), (1, 2))
+        loading = runtime._loading[0]
+        await asyncio.sleep(0)
+        await replicas.release(TP)
+        await asyncio.wait([loading])
+        assert not runtime.is_loading
+        with pytest.raises(NotCoordinator):
+            runtime.shard_of("key")
 
     run(place, test)
 
