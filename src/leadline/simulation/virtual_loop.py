@@ -252,10 +252,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
         asyncio._set_running_loop(self)
         hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
         try:
-            for task in sorted(asyncio.all_tasks(self), key=lambda task: task.get_name()):
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
-                with suppress(BaseException):
-                    task.get_coro().close()
+            ended: set[asyncio.Task[Any]] = set()
+            while tasks := asyncio.all_tasks(self) - ended:  # `finally` blocks may begin more of them
+                ended |= tasks
+                for task in sorted(tasks, key=lambda task: task.get_name()):
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+                    with suppress(BaseException):
+                        task.get_coro().close()
             self._due.clear()
             self._later.clear()
         finally:

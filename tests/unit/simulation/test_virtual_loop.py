@@ -2,6 +2,7 @@
 
 import asyncio
 from functools import partial
+from types import CoroutineType
 
 import pytest
 
@@ -165,3 +166,22 @@ def test_what_a_callback_raises_is_a_failure_unless_its_process_is_dead() -> Non
 
     loop.run_until_complete(main())
     assert [str(failure["exception"]) for failure in loop.failures] == ["a bug"]
+
+
+def test_what_begins_while_the_rest_ends_is_ended_too() -> None:
+    async def begun() -> None: ...
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            tasks.append(asyncio.create_task(begun()))
+
+    loop, tasks = VirtualLoop(), list[asyncio.Task[None]]()
+    waiting = loop.spawn(Process("broker"), work())
+    loop.run_until_complete(asyncio.sleep(1))
+    assert not waiting.done()
+    loop.close()
+    coroutine = tasks[0].get_coro()
+    assert isinstance(coroutine, CoroutineType)
+    assert coroutine.cr_frame is None
