@@ -105,6 +105,7 @@ class EmbeddedTree:
             tree.session = await tree._opened
         except BaseException:
             tree._calls.put(None)
+            await tree._ended  # the thread may still open the database
             raise
         return tree
 
@@ -209,6 +210,7 @@ class EmbeddedTree:
             database = Database(directory, clock)
         except Exception as error:  # noqa: BLE001  the caller of open gets it
             back(_settle, self._opened.set_exception, error)
+            back(self._ended.set_result, None)
             return
         back(_settle, self._opened.set_result, database.session)
         try:

@@ -197,10 +197,10 @@ class Log(LocalLog):
         first, delta, timestamp = self.log_end, header.last_offset_delta, header.max_timestamp
         last = first + delta
         try:
-            segment, epochs = self._room_for(len(batch), first, last, timestamp, now_ms), self.epochs.entries
+            epochs = self.epochs.entries
             if not epochs or epochs[-1].epoch != epoch or epochs[-1].start_offset > first:
                 self._note_epoch(epoch, first)
-            segment.append(batch, last, timestamp, last)
+            self._room_for(len(batch), first, last, timestamp, now_ms).append(batch, last, timestamp, last)
         except (OSError, CorruptFile) as error:
             self.fail("appending", error)
         if producer is not None:
@@ -221,7 +221,8 @@ class Log(LocalLog):
         if self.offline:
             self.refuse()
         last, state = info.last_offset, self.producer_state
-        producer = changes = epochs = None
+        producer = changes = None
+        epochs = self._note_epochs(info.epochs)  # first, as Kafka does: that of a batch that is too large stays
         try:
             newest_ms = info.newest.timestamp
             segment = self._room_for(len(info.data), info.first_offset, last, newest_ms, now_ms, any_size=any_size)
@@ -234,7 +235,6 @@ class Log(LocalLog):
                     if origin is AppendOrigin.CLIENT:
                         state.check_refusal(header)
                     changes = state.validate(info.data, info.stateful, origin, verified)
-            epochs = self._note_epochs(info.epochs)
             segment.append(info.data, last, *info.newest)
             self.log_end = last + 1  # later failures do not matter: the records are stored
             if producer is not None:
@@ -246,6 +246,9 @@ class Log(LocalLog):
                     segment.txn_index.append(aborted)
                     self.entries_changed = True  # the first one creates the file
                 self._note_unstable()
+        except ResourceExhausted:  # there is no room for a new segment
+            self._restore_epochs(epochs)
+            raise
         except (OSError, CorruptFile) as error:
             if shortage(error) is not None and self.log_end <= info.first_offset:
                 self._restore_epochs(epochs)
